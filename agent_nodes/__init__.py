@@ -1,0 +1,1 @@
+"""Agent turns over durable sessions: the runtime and its nodes."""

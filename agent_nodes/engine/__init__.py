@@ -1,0 +1,1 @@
+"""The turn as tasks with checkpoints: scheduling, generation, tools, recovery."""

@@ -1,0 +1,1 @@
+"""The agent as three nodes (input, agent, output), plain functions outside a flow."""

@@ -1,0 +1,1 @@
+"""The wire to the models: one request in, one stream of model events out."""

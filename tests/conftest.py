@@ -40,7 +40,7 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark by folder (before `-m` selects), then put the slow kinds last; within a kind the order stays as collected."""
+    """Mark by folder (before `-m` selects), then put the slow kinds last, each in the order it was collected."""
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
         if folder in LATE:

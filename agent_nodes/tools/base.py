@@ -91,9 +91,10 @@ class AgentTool:
             )
 
     def schema(self) -> JsonObject:
-        if isinstance(self.parameters, dict):
-            return cast("JsonObject", self.parameters)
-        make = getattr(self.parameters, "model_json_schema", None)
+        parameters: object = self.parameters
+        if isinstance(parameters, dict):
+            return cast("JsonObject", parameters)
+        make = getattr(parameters, "model_json_schema", None)
         return make() if make is not None else {}
 
     def spec(self) -> ToolSpec:

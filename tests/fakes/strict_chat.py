@@ -1,0 +1,6 @@
+from tests.fakes.issued import Issued
+from tests.fakes.scripts import Json
+
+
+def check_chat(body: Json, issued: Issued) -> None:
+    pass

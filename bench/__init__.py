@@ -1,0 +1,12 @@
+"""What a turn costs, as ratios against two floors held in the same run (`./dev bench`).
+
+Floors, on the HTTP library that we use (`bench/floor.py`):
+
+- *raw*: HTTP stream, JSON parse, one SQLite commit a turn (WAL, synchronous=NORMAL);
+- *raw-step*: the same, but the user's text, each answer of the model and each tool result is
+  committed with synchronous=FULL before anything follows from it.
+
+Floors and ours talk to one fast loopback model (`bench/fake.py`, a process of its own) and send the
+same prompt and tools. Each is a warm process of its own; they take turns, batch by batch, and each
+round's ratio is formed within that round. A figure is the median of the rounds.
+"""

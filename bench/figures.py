@@ -1,0 +1,131 @@
+"""The figures: what each compares with what, and where it should arrive."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+OURS, RAW, STEP, PYDANTIC = "ours", "raw", "raw-step", "pydantic"
+
+# For each batch the floors that run beside ours, round by round.
+FLOORS: Mapping[str, tuple[str, ...]] = {
+    "cold": (RAW,),
+    "import": (PYDANTIC,),
+    "text": (STEP, RAW),
+    "rounds": (STEP, RAW),
+    "delta": (RAW,),
+    "history": (STEP,),
+    "reopen": (RAW,),
+}
+
+
+@dataclass(slots=True)
+class Taken:
+    """Everything measured: by batch, for each round, by subject, named numbers (seconds, bytes)."""
+
+    rounds: dict[str, list[dict[str, dict[str, float]]]] = field(default_factory=dict)
+    disk: dict[str, float] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+
+    def ratios(self, batch: str, number: str, subject: str, floor: str) -> list[float]:
+        return [each[subject][number] / each[floor][number] for each in self.rounds[batch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table; `ok` is None where there is nothing to reach."""
+
+    key: str
+    title: str
+    floor: str
+    target: str
+    reached: str
+    spread: str
+    cpu: str
+    ok: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`batches` must run for it; `row` makes its line."""
+
+    key: str
+    batches: tuple[str, ...]
+    row: Callable[[Taken], Row]
+
+
+def ratio(
+    key: str, title: str, batch: str, floor: str, target: float | None, *, number: str = "wall", subject: str = OURS
+) -> Figure:
+    def row(taken: Taken) -> Row:
+        values = taken.ratios(batch, number, subject, floor)
+        cpu = statistics.median(taken.ratios(batch, "cpu", subject, floor))
+        reached = statistics.median(values)
+        return Row(
+            key,
+            title,
+            floor,
+            "" if target is None else f"≤ {target}x",
+            f"{reached:.2f}x",
+            spread(values, ".2f"),
+            f"{cpu:.2f}x",
+            None if target is None else reached <= target,
+        )
+
+    return Figure(key, (batch,), row)
+
+
+def spread(values: list[float], form: str) -> str:
+    """The middle half of the rounds."""
+    if len(values) < 2:
+        return ""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{low:{form}}–{high:{form}}"
+
+
+def growth(taken: Taken) -> Row:
+    values = [each[OURS]["growth"] * 1e6 for each in taken.rounds["history"]]
+    reached = statistics.median(values)
+    return Row(
+        "growth",
+        "CPU that a turn of history adds to a turn",
+        "",
+        "≤ 20 µs",
+        f"{reached:.1f} µs",
+        spread(values, ".1f"),
+        "",
+        reached <= 20,
+    )
+
+
+def modules(taken: Taken) -> Row:
+    title = "heavy modules loaded by the import, and by a turn"
+    reached = ", ".join(sorted(taken.loaded)) or "none"
+    return Row("modules", title, "", "none", reached, "", "", not taken.loaded)
+
+
+def disk(taken: Taken) -> Row:
+    limit = 3 * taken.disk["content"] + 1024
+    reached = taken.disk["bytes"]
+    title = "bytes on disk a turn (3x content + 1 KB)"
+    return Row("disk", title, "", f"≤ {limit:,.0f}", f"{reached:,.0f}", "", "", reached <= limit)
+
+
+FIGURES = (
+    ratio("cold", "process start to answer, from a script", "cold", RAW, 1.5),
+    ratio("import", "import agent_nodes", "import", PYDANTIC, 2),
+    Figure("modules", ("cold", "import"), modules),
+    ratio("turn", "text turn, 50 deltas", "text", STEP, 1.3),
+    ratio("first", "time to first text", "text", STEP, 1.3, number="first"),
+    ratio("round", "one tool round", "rounds", STEP, 1.3),
+    ratio("delta", "one delta of 5,000: CPU, wire to consumer", "delta", RAW, 2, number="cpu"),
+    ratio("long", "turn 200", "history", STEP, 1.5),
+    Figure("growth", ("history",), growth),
+    ratio("reopen", "reopening 200 turns, to first text", "reopen", RAW, 2),
+    Figure("disk", ("prepare",), disk),
+)
+
+# How far the floors lie apart: tells what the disk of this machine costs, and whether it is quiet.
+FLOOR_FIGURES = (
+    ratio("floor-turn", "floor raw-step: text turn", "text", RAW, None, subject=STEP),
+    ratio("floor-round", "floor raw-step: one tool round", "rounds", RAW, None, subject=STEP),
+)

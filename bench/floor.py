@@ -1,0 +1,118 @@
+"""The two floors: the least code that streams an answer, and the least that also keeps every step."""
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bench.common import SYSTEM, TOOL_NAME, TOOL_SCHEMA, TOOL_TEXT, Turn, Watch, echoed
+
+TOOLS = [{"type": "function", "function": {"name": TOOL_NAME, "description": TOOL_TEXT, "parameters": TOOL_SCHEMA}}]
+
+
+class Floor:
+    """`steps`: each step is committed before the next one starts; otherwise one commit a turn."""
+
+    def __init__(self, url: str, *, steps: bool) -> None:
+        self.url = url + "/chat/completions"
+        self.steps = steps
+        self.client = httpx2.AsyncClient(headers={"authorization": "Bearer k"}, timeout=60)
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+    @asynccontextmanager
+    async def session(self, folder: Path, script: str) -> AsyncIterator[Turn]:
+        with closing(sqlite3.connect(folder / "session.db", isolation_level=None)) as db:
+            db.execute("pragma journal_mode=wal")
+            db.execute(f"pragma synchronous={'full' if self.steps else 'normal'}")
+            db.execute("create table if not exists message (id integer primary key, body text not null)")
+            history = History(db)
+
+            async def turn(text: str, watch: Watch) -> None:
+                history.add({"role": "user", "content": text})
+                while True:
+                    if self.steps:
+                        history.commit()
+                    answer = await self.ask(script, history.messages, watch)
+                    history.add(answer)
+                    calls = answer.get("tool_calls", ())
+                    if self.steps or not calls:
+                        history.commit()
+                    if not calls:
+                        return
+                    for call in calls:
+                        result = echoed(json.loads(call["function"]["arguments"])["text"])
+                        history.add({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+            yield turn
+
+    async def ask(self, script: str, messages: list[dict[str, Any]], watch: Watch) -> dict[str, Any]:
+        """One request: the assistant message that its stream adds up to."""
+        body = {
+            "model": script,
+            "messages": messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "tools": TOOLS,
+        }
+        texts: list[str] = []
+        calls: dict[int, dict[str, Any]] = {}
+        headers = {"content-type": "application/json"}
+        async with self.client.stream("POST", self.url, content=json.dumps(body), headers=headers) as response:
+            response.raise_for_status()
+            async for data in events(response):
+                for choice in data["choices"]:
+                    delta = choice["delta"]
+                    if text := delta.get("content"):
+                        texts.append(text)
+                        watch(text)
+                    for part in delta.get("tool_calls", ()):
+                        add_call(calls, part)
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
+        if calls:
+            message["tool_calls"] = list(calls.values())
+        return message
+
+
+class History:
+    """The messages of a session, those not yet stored at the end."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        rows = db.execute("select body from message order by id")
+        stored = [json.loads(body) for (body,) in rows]
+        self.messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}, *stored]
+        self.saved = len(self.messages)
+
+    def add(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+    def commit(self) -> None:
+        rows = [(json.dumps(message),) for message in self.messages[self.saved :]]
+        self.db.execute("begin immediate")
+        self.db.executemany("insert into message (body) values (?)", rows)
+        self.db.execute("commit")
+        self.saved = len(self.messages)
+
+
+async def events(response: httpx2.Response) -> AsyncIterator[Any]:
+    rest = b""
+    async for data in response.aiter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: ") and line != b"data: [DONE]":
+                yield json.loads(line[6:])
+
+
+def add_call(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    function = part["function"]
+    if part["index"] not in calls:
+        calls[part["index"]] = {"id": part["id"], "type": "function", "function": {"name": "", "arguments": ""}}
+    known = calls[part["index"]]["function"]
+    known["name"] += function.get("name", "")
+    known["arguments"] += function.get("arguments", "")

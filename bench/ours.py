@@ -1,0 +1,42 @@
+"""Our side, over the public API alone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent_nodes import AgentTool, AgentToolResult, create_agent
+from bench.common import SYSTEM, TOOL_NAME, TOOL_SCHEMA, TOOL_TEXT, Turn, Watch, echoed
+
+
+async def execute(arguments: dict[str, Any], context: Any) -> AgentToolResult:
+    return AgentToolResult(echoed(arguments["text"]))
+
+
+class Ours:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def close(self) -> None:
+        """Each session has closed what it opened."""
+
+    @asynccontextmanager
+    async def session(self, folder: Path, script: str) -> AsyncIterator[Turn]:
+        async with create_agent(
+            database_path=folder / "session.db",
+            provider="bench",
+            model=script,
+            base_url=self.url,
+            api_key="k",
+            api_kind="openai-completions",
+            system_prompt=SYSTEM,
+            tools=[],
+            extra_tools=[AgentTool(name=TOOL_NAME, description=TOOL_TEXT, parameters=TOOL_SCHEMA, execute=execute)],
+        ) as agent:
+
+            async def turn(text: str, watch: Watch) -> None:
+                async for event in agent.run({"prompt": text}):
+                    if event.type == "text_delta":
+                        watch(event.delta)
+
+            yield turn

@@ -1,0 +1,143 @@
+"""The children of a run: the fake model, warm workers, cold starts, imports."""
+
+import compileall
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any, NamedTuple
+from urllib.request import ProxyHandler, build_opener
+
+from bench.common import DELTA, FORBIDDEN
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("agent_nodes", "conversation", "bench")
+IMPORT = """
+import time
+begin, cpu = time.perf_counter(), time.process_time()
+import {name}
+end, cpu_end = time.perf_counter(), time.process_time()
+import sys
+print(end - begin, cpu_end - cpu, *[name for name in {forbidden} if name in sys.modules])
+"""
+
+
+class Start(NamedTuple):
+    """A start in seconds, and which forbidden modules it loaded."""
+
+    wall: float
+    cpu: float
+    loaded: list[str]
+
+
+def environment() -> dict[str, str]:
+    """Ours without what would slow a start or lead the loopback requests elsewhere."""
+    left_out = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    return {name: value for name, value in os.environ.items() if name.upper() not in left_out}
+
+
+def compile_packages() -> None:
+    for package in PACKAGES:
+        compileall.compile_dir(ROOT / package, quiet=1)
+
+
+def spawn(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The child's next line of output; its own errors have gone to our standard error."""
+    line = pipe(process.stdout).readline()
+    if not line:
+        raise RuntimeError(f"{process.args} ended with status {process.wait()} before it answered")
+    return line.strip()
+
+
+def pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A child that ends when its standard input does."""
+    process = spawn(*arguments)
+    try:
+        yield process
+    finally:
+        pipe(process.stdin).close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        pipe(process.stdout).close()
+
+
+@contextmanager
+def fake_model() -> Iterator[str]:
+    """Yields its address."""
+    with running("-m", "bench.fake") as process:
+        yield line_of(process)
+
+
+def last_request(address: str) -> dict[str, Any]:
+    with build_opener(ProxyHandler({})).open(address + "/last") as response:
+        return json.load(response)
+
+
+class Worker:
+    """A warm subject; `batch` runs one of its batches (see bench/worker.py)."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def batch(self, name: str) -> dict[str, float]:
+        stdin = pipe(self.process.stdin)
+        stdin.write(name + "\n")
+        stdin.flush()
+        return json.loads(line_of(self.process))
+
+
+@contextmanager
+def worker(subject: str, address: str, folder: Path) -> Iterator[Worker]:
+    with running("-m", "bench.worker", subject, address + "/v1", str(folder)) as process:
+        yield Worker(process)
+
+
+def cold_start(subject: str, address: str, folder: Path) -> Start:
+    """From before the process exists to its complete answer; CPU of its whole life."""
+    with TemporaryDirectory(dir=folder) as place:
+        begin = time.perf_counter()
+        with spawn("-m", "bench.cold", subject, address + "/v1", place) as process:
+            characters = line_of(process)
+            end = time.perf_counter()
+            loaded = line_of_modules(process)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode or int(characters) != 50 * DELTA:
+        raise RuntimeError(f"{process.args}: status {process.returncode}, {characters} characters")
+    return Start(end - begin, usage.ru_utime + usage.ru_stime, loaded)
+
+
+def line_of_modules(process: subprocess.Popen[str]) -> list[str]:
+    return pipe(process.stdout).readline().split()
+
+
+def import_of(name: str) -> Start:
+    """`import name` in a new interpreter, the interpreter's own start left out."""
+    with spawn("-c", IMPORT.format(name=name, forbidden=FORBIDDEN)) as process:
+        wall, cpu, *loaded = line_of(process).split()
+    return Start(float(wall), float(cpu), loaded)

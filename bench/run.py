@@ -1,0 +1,98 @@
+"""One run: starts the children, and lets the subjects take turns, round by round."""
+
+import statistics
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.figures import FLOORS, OURS, Taken
+from bench.processes import Worker, cold_start, fake_model, import_of, last_request, worker
+
+STORED = ("history", "reopen", "prepare")  # batches that need, or are, the prepared sessions
+
+
+class Bench:
+    """One run: its children, and what they measured."""
+
+    def __init__(self, stack: ExitStack, batches: Sequence[str], *, floors_only: bool) -> None:
+        self.batches = batches
+        self.ours = () if floors_only else (OURS,)
+        self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
+        self.address = stack.enter_context(fake_model())
+        self.stack = stack
+        self.workers: dict[str, Worker] = {}
+        self.requests: dict[str, dict[str, object]] = {}
+        self.taken = Taken()
+
+    def subjects(self, batch: str) -> tuple[str, ...]:
+        return (*self.ours, *FLOORS[batch])
+
+    def start(self) -> None:
+        """Warm workers, and a first start of every child that is measured cold."""
+        warm = [batch for batch in self.batches if batch not in ("cold", "import", "prepare")]
+        stored = any(batch in STORED for batch in self.batches)
+        names = {name for batch in warm for name in self.subjects(batch)} | (set(self.ours) if stored else set())
+        for name in sorted(names):
+            folder = self.folder / name
+            folder.mkdir()
+            self.workers[name] = self.stack.enter_context(worker(name, self.address, folder))
+            if stored:
+                sizes = self.workers[name].batch("prepare")
+                if name == OURS:
+                    self.taken.disk = sizes
+        for batch in ("cold", "import"):
+            if batch in self.batches:
+                self.round(batch, 0)
+
+    def round(self, batch: str, number: int) -> dict[str, dict[str, float]]:
+        """One batch of each subject; who begins changes from round to round."""
+        subjects = self.subjects(batch)
+        first = number % len(subjects)
+        return {name: self.measure(batch, name) for name in (*subjects[first:], *subjects[:first])}
+
+    def measure(self, batch: str, name: str) -> dict[str, float]:
+        if batch in ("cold", "import"):
+            return self.measure_start(batch, name)
+        numbers = self.workers[name].batch(batch)
+        if batch == "history":
+            self.requests[name] = last_request(self.address)
+        return numbers
+
+    def measure_start(self, batch: str, name: str) -> dict[str, float]:
+        """The median of three starts; what ours loads is noted."""
+        module = "agent_nodes" if name == OURS else name
+        starts = [
+            cold_start(name, self.address, self.folder) if batch == "cold" else import_of(module) for _ in range(3)
+        ]
+        if name == OURS:
+            self.taken.loaded.update(*(start.loaded for start in starts))
+        return {
+            "wall": statistics.median(start.wall for start in starts),
+            "cpu": statistics.median(start.cpu for start in starts),
+        }
+
+    def run(self, rounds: int) -> None:
+        self.start()
+        measured = [batch for batch in self.batches if batch != "prepare"]
+        for number in range(rounds):
+            progress(f"round {number + 1} of {rounds}")
+            for batch in measured:
+                self.taken.rounds.setdefault(batch, []).append(self.round(batch, number))
+        progress("")
+        self.check_requests()
+
+    def check_requests(self) -> None:
+        """Ratios mean something only when all ask the same."""
+        shapes = {
+            name: {key: value for key, value in request.items() if key != "bytes"}
+            for name, request in self.requests.items()
+        }
+        if any(shape != next(iter(shapes.values())) for shape in shapes.values()):
+            raise RuntimeError(f"the subjects sent requests of different shape: {shapes}")
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -24,8 +24,8 @@ def decode(text: str) -> Any:
 
 
 class Statement:
-    """SQL text with ``?`` marks; the name of each mark's parameter, which of them are JSON, and what stands in for those
-    not given."""
+    """SQL text with ``?`` marks; the name of each mark's parameter, which of them are JSON, and what stands in for
+    those not given."""
 
     __slots__ = ("_count", "_pick", "defaults", "json", "names", "text")
 

@@ -1,0 +1,197 @@
+"""Generated from tables.py and statements.py by `./dev gen`; changes here are lost."""
+
+from agent_nodes.store.statement import Statement
+
+DDL = """\
+CREATE TABLE meta ( sid INTEGER NOT NULL, schema_version INTEGER NOT NULL, next_id INTEGER NOT NULL, seq INTEGER NOT NULL, owner_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL, project VARCHAR NOT NULL, conversation_id VARCHAR NOT NULL, session_key VARCHAR NOT NULL, main_target INTEGER NOT NULL, environment_id VARCHAR NOT NULL, created_at FLOAT NOT NULL, PRIMARY KEY (sid) );
+CREATE TABLE target ( id INTEGER NOT NULL, kind VARCHAR NOT NULL, parent_id INTEGER, fork_entry INTEGER, owner_task INTEGER, ancestry TEXT NOT NULL, head_entry INTEGER, tip_entry INTEGER, model TEXT, effort VARCHAR, config_version INTEGER NOT NULL, provider_session VARCHAR, context_used INTEGER, context_total INTEGER, deleted BOOLEAN NOT NULL, PRIMARY KEY (id) );
+CREATE TABLE entry ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, stream VARCHAR, kind VARCHAR NOT NULL, turn_id INTEGER, task_id INTEGER, head INTEGER, tokens INTEGER, message TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id) );
+CREATE INDEX entry_head ON entry (target_id, id) WHERE head IS NOT NULL;
+CREATE INDEX entry_target ON entry (target_id, id);
+CREATE TABLE turn ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, task_id INTEGER, status VARCHAR NOT NULL, reason VARCHAR, detail VARCHAR, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, started_seq INTEGER NOT NULL, ended_seq INTEGER, PRIMARY KEY (id), UNIQUE (sid, request_id) );
+CREATE INDEX turn_live ON turn (id) WHERE status IN ('running', 'waiting');
+CREATE TABLE receipt ( sid INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, type VARCHAR NOT NULL, digest VARCHAR NOT NULL, result TEXT, seq INTEGER NOT NULL, PRIMARY KEY (sid, request_id) ) WITHOUT ROWID;
+CREATE TABLE inbox ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, state VARCHAR NOT NULL, content TEXT NOT NULL, turn_id INTEGER, PRIMARY KEY (id) );
+CREATE INDEX inbox_queued ON inbox (target_id, id) WHERE state = 'queued';
+CREATE TABLE task ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, owner_task INTEGER, turn_id INTEGER, name VARCHAR NOT NULL, version INTEGER NOT NULL, status VARCHAR NOT NULL, phase VARCHAR NOT NULL, checkpoint TEXT, input TEXT, outcome TEXT, call_id VARCHAR, tool VARCHAR, replay VARCHAR, background BOOLEAN NOT NULL, abort_requested BOOLEAN NOT NULL, wait_policy VARCHAR, wake_at FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
+CREATE INDEX task_live ON task (id) WHERE status <> 'terminal';
+CREATE TABLE task_wait ( task_id INTEGER NOT NULL, on_id INTEGER NOT NULL, PRIMARY KEY (task_id, on_id) ) WITHOUT ROWID;
+CREATE INDEX task_wait_on ON task_wait (on_id);
+CREATE TABLE memo ( task_id INTEGER NOT NULL, name VARCHAR NOT NULL, value TEXT, PRIMARY KEY (task_id, name) ) WITHOUT ROWID;
+CREATE TABLE progress ( stream VARCHAR NOT NULL, n INTEGER NOT NULL, block INTEGER NOT NULL, kind VARCHAR NOT NULL, delta VARCHAR NOT NULL, PRIMARY KEY (stream, n) ) WITHOUT ROWID;
+CREATE TABLE decision ( sid INTEGER NOT NULL, id INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, kind VARCHAR NOT NULL, prompt TEXT NOT NULL, state VARCHAR NOT NULL, answer TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
+CREATE TABLE usage_record ( sid INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (sid, record_id) ) WITHOUT ROWID;
+CREATE TABLE usage_total ( target_id INTEGER NOT NULL, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, PRIMARY KEY (target_id, model) ) WITHOUT ROWID;
+CREATE TABLE document ( id INTEGER NOT NULL, scope VARCHAR NOT NULL, owner_id INTEGER NOT NULL, kind VARCHAR NOT NULL, "key" VARCHAR NOT NULL, version INTEGER NOT NULL, value TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
+CREATE TABLE document_past ( document_id INTEGER NOT NULL, seq INTEGER NOT NULL, value TEXT, PRIMARY KEY (document_id, seq) ) WITHOUT ROWID;
+CREATE TABLE record ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, kind VARCHAR NOT NULL, data TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id) );
+CREATE TABLE catalog ( sid INTEGER NOT NULL, catalog_id VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL, tools TEXT NOT NULL, PRIMARY KEY (sid, catalog_id) ) WITHOUT ROWID;
+CREATE TABLE activity ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, seq INTEGER NOT NULL, type VARCHAR NOT NULL, data TEXT, PRIMARY KEY (id) );
+CREATE INDEX activity_turn ON activity (turn_id);
+INSERT INTO meta (sid, schema_version, next_id, seq, owner_id, session_id, project, conversation_id, session_key, main_target, environment_id, created_at) VALUES (1, 1, 2, 0, '', '', '', '', '', 1, '', 0.0);
+INSERT INTO target (id, kind, parent_id, fork_entry, owner_task, ancestry, head_entry, tip_entry, model, effort, config_version, provider_session, context_used, context_total, deleted) VALUES (1, 'main', NULL, NULL, NULL, '[]', NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0);
+"""
+
+INSERT_META = Statement(
+    'INSERT INTO meta (sid, schema_version, next_id, seq, owner_id, session_id, project, conversation_id, session_key, main_target, environment_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'schema_version', 'next_id', 'seq', 'owner_id', 'session_id', 'project', 'conversation_id', 'session_key', 'main_target', 'environment_id', 'created_at'),
+    (),
+    {'sid': 1, 'seq': 0, 'owner_id': '', 'session_id': '', 'project': '', 'conversation_id': '', 'session_key': '', 'environment_id': '', 'created_at': 0.0},
+)
+INSERT_TARGET = Statement(
+    'INSERT INTO target (id, kind, parent_id, fork_entry, owner_task, ancestry, head_entry, tip_entry, model, effort, config_version, provider_session, context_used, context_total, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('id', 'kind', 'parent_id', 'fork_entry', 'owner_task', 'ancestry', 'head_entry', 'tip_entry', 'model', 'effort', 'config_version', 'provider_session', 'context_used', 'context_total', 'deleted'),
+    ('ancestry', 'model'),
+    {'parent_id': None, 'fork_entry': None, 'owner_task': None, 'ancestry': [], 'head_entry': None, 'tip_entry': None, 'model': None, 'effort': None, 'config_version': 0, 'provider_session': None, 'context_used': None, 'context_total': None, 'deleted': False},
+)
+INSERT_ENTRY = Statement(
+    'INSERT INTO entry (id, target_id, stream, kind, turn_id, task_id, head, tokens, message, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('id', 'target_id', 'stream', 'kind', 'turn_id', 'task_id', 'head', 'tokens', 'message', 'seq'),
+    ('message',),
+    {'stream': None, 'turn_id': None, 'task_id': None, 'head': None, 'tokens': None},
+)
+INSERT_TURN = Statement(
+    'INSERT INTO turn (sid, id, target_id, request_id, task_id, status, reason, detail, input_tokens, output_tokens, total_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, started_seq, ended_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'id', 'target_id', 'request_id', 'task_id', 'status', 'reason', 'detail', 'input_tokens', 'output_tokens', 'total_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'started_seq', 'ended_seq'),
+    (),
+    {'sid': 1, 'task_id': None, 'reason': None, 'detail': None, 'input_tokens': 0, 'output_tokens': 0, 'total_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'ended_seq': None},
+)
+INSERT_RECEIPT = Statement(
+    'INSERT INTO receipt (sid, request_id, target_id, type, digest, result, seq) VALUES (?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'request_id', 'target_id', 'type', 'digest', 'result', 'seq'),
+    ('result',),
+    {'sid': 1, 'result': None},
+)
+INSERT_INBOX = Statement(
+    'INSERT INTO inbox (sid, id, target_id, request_id, mode, state, content, turn_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'id', 'target_id', 'request_id', 'mode', 'state', 'content', 'turn_id'),
+    ('content',),
+    {'sid': 1, 'turn_id': None},
+)
+INSERT_TASK = Statement(
+    'INSERT INTO task (id, target_id, owner_task, turn_id, name, version, status, phase, checkpoint, input, outcome, call_id, tool, replay, background, abort_requested, wait_policy, wake_at, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('id', 'target_id', 'owner_task', 'turn_id', 'name', 'version', 'status', 'phase', 'checkpoint', 'input', 'outcome', 'call_id', 'tool', 'replay', 'background', 'abort_requested', 'wait_policy', 'wake_at', 'seq'),
+    ('checkpoint', 'input', 'outcome'),
+    {'owner_task': None, 'turn_id': None, 'version': 1, 'checkpoint': None, 'input': None, 'outcome': None, 'call_id': None, 'tool': None, 'replay': None, 'background': False, 'abort_requested': False, 'wait_policy': None, 'wake_at': None},
+)
+INSERT_TASK_WAIT = Statement(
+    'INSERT INTO task_wait (task_id, on_id) VALUES (?, ?)',
+    ('task_id', 'on_id'),
+)
+INSERT_MEMO = Statement(
+    'INSERT INTO memo (task_id, name, value) VALUES (?, ?, ?)',
+    ('task_id', 'name', 'value'),
+    ('value',),
+    {'value': None},
+)
+INSERT_PROGRESS = Statement(
+    'INSERT INTO progress (stream, n, block, kind, delta) VALUES (?, ?, ?, ?, ?)',
+    ('stream', 'n', 'block', 'kind', 'delta'),
+)
+INSERT_DECISION = Statement(
+    'INSERT INTO decision (sid, id, request_id, target_id, turn_id, task_id, kind, prompt, state, answer, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'id', 'request_id', 'target_id', 'turn_id', 'task_id', 'kind', 'prompt', 'state', 'answer', 'seq'),
+    ('prompt', 'answer'),
+    {'sid': 1, 'turn_id': None, 'task_id': None, 'answer': None},
+)
+INSERT_USAGE_RECORD = Statement(
+    'INSERT INTO usage_record (sid, record_id, target_id, turn_id, task_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'record_id', 'target_id', 'turn_id', 'task_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost', 'seq'),
+    (),
+    {'sid': 1, 'turn_id': None, 'task_id': None, 'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None},
+)
+INSERT_USAGE_TOTAL = Statement(
+    'INSERT INTO usage_total (target_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('target_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost'),
+    (),
+    {'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None},
+)
+INSERT_DOCUMENT = Statement(
+    'INSERT INTO document (id, scope, owner_id, kind, "key", version, value, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+    ('id', 'scope', 'owner_id', 'kind', 'key', 'version', 'value', 'seq'),
+    ('value',),
+    {'version': 1, 'value': None},
+)
+INSERT_DOCUMENT_PAST = Statement(
+    'INSERT INTO document_past (document_id, seq, value) VALUES (?, ?, ?)',
+    ('document_id', 'seq', 'value'),
+    ('value',),
+    {'value': None},
+)
+INSERT_RECORD = Statement(
+    'INSERT INTO record (id, target_id, kind, data, seq) VALUES (?, ?, ?, ?, ?)',
+    ('id', 'target_id', 'kind', 'data', 'seq'),
+    ('data',),
+)
+INSERT_CATALOG = Statement(
+    'INSERT INTO catalog (sid, catalog_id, fingerprint, tools) VALUES (?, ?, ?, ?)',
+    ('sid', 'catalog_id', 'fingerprint', 'tools'),
+    ('tools',),
+    {'sid': 1},
+)
+INSERT_ACTIVITY = Statement(
+    'INSERT INTO activity (id, target_id, turn_id, task_id, seq, type, data) VALUES (?, ?, ?, ?, ?, ?, ?)',
+    ('id', 'target_id', 'turn_id', 'task_id', 'seq', 'type', 'data'),
+    ('data',),
+    {'turn_id': None, 'task_id': None, 'data': None},
+)
+OWN = Statement(
+    'UPDATE meta SET owner_id=? WHERE meta.sid = ?',
+    ('owner_id', 'sid'),
+    (),
+    {'sid': 1},
+)
+FENCE = Statement(
+    'UPDATE meta SET next_id=?, seq=? WHERE meta.sid = ? AND meta.owner_id = ? AND meta.seq = ?',
+    ('nid', 'now', 'sid', 'me', 'was'),
+    (),
+    {'sid': 1},
+)
+META = Statement(
+    'SELECT meta.sid, meta.schema_version, meta.next_id, meta.seq, meta.owner_id, meta.session_id, meta.project, meta.conversation_id, meta.session_key, meta.main_target, meta.environment_id, meta.created_at FROM meta WHERE meta.sid = ?',
+    ('sid',),
+    (),
+    {'sid': 1},
+)
+TURN_LIVE = Statement(
+    "SELECT turn.sid, turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.total_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.started_seq, turn.ended_seq FROM turn WHERE turn.status IN ('running', 'waiting') ORDER BY turn.id",
+)
+TURN_OF_REQUEST = Statement(
+    'SELECT turn.sid, turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.total_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.started_seq, turn.ended_seq FROM turn WHERE turn.sid = ? AND turn.request_id = ?',
+    ('sid', 'request_id'),
+    (),
+    {'sid': 1},
+)
+RECEIPT = Statement(
+    'SELECT receipt.sid, receipt.request_id, receipt.target_id, receipt.type, receipt.digest, receipt.result, receipt.seq FROM receipt WHERE receipt.sid = ? AND receipt.request_id = ?',
+    ('sid', 'request_id'),
+    (),
+    {'sid': 1},
+)
+TASK_LIVE = Statement(
+    "SELECT task.id, task.target_id, task.owner_task, task.turn_id, task.name, task.version, task.status, task.phase, task.checkpoint, task.input, task.outcome, task.call_id, task.tool, task.replay, task.background, task.abort_requested, task.wait_policy, task.wake_at, task.seq FROM task WHERE task.status != 'terminal' ORDER BY task.id",
+)
+TASK_WAITERS = Statement(
+    'SELECT task_wait.task_id FROM task_wait WHERE task_wait.on_id = ?',
+    ('on_id',),
+)
+INBOX_QUEUED = Statement(
+    "SELECT inbox.sid, inbox.id, inbox.target_id, inbox.request_id, inbox.mode, inbox.state, inbox.content, inbox.turn_id FROM inbox WHERE inbox.target_id = ? AND inbox.state = 'queued' ORDER BY inbox.id",
+    ('target_id',),
+)
+ENTRY_HEAD = Statement(
+    'SELECT entry.id, entry.head FROM entry WHERE entry.target_id = ? AND entry.id <= ? AND entry.head IS NOT NULL ORDER BY entry.id DESC  LIMIT 1 OFFSET 0',
+    ('target_id', 'ceiling'),
+)
+ENTRY_RANGE = Statement(
+    'SELECT entry.id, entry.target_id, entry.stream, entry.kind, entry.turn_id, entry.task_id, entry.head, entry.tokens, entry.message, entry.seq FROM entry WHERE entry.target_id = ? AND entry.id BETWEEN ? AND ? ORDER BY entry.id',
+    ('target_id', 'first', 'last'),
+)
+PROGRESS_OF_STREAM = Statement(
+    'SELECT progress.stream, progress.n, progress.block, progress.kind, progress.delta FROM progress WHERE progress.stream = ? ORDER BY progress.n',
+    ('stream',),
+)
+ACTIVITY_OF_TURN = Statement(
+    'SELECT activity.id, activity.target_id, activity.turn_id, activity.task_id, activity.seq, activity.type, activity.data FROM activity WHERE activity.turn_id = ? ORDER BY activity.id',
+    ('turn_id',),
+)

@@ -8,7 +8,7 @@ from tests.fakes.errors import error_body
 from tests.fakes.render import Context, Rendered, dump, frames
 from tests.fakes.requests import Protocol, Request
 from tests.fakes.scripts import Answer, Error, Raw, Reply
-from tests.fakes.wire import End, Drip, Frame, Step, lay_out
+from tests.fakes.wire import Drip, End, Frame, Step, lay_out
 
 RENDERERS = {
     "anthropic": render_anthropic.render,
@@ -69,5 +69,5 @@ def prerendered(reply: Answer, protocol: Protocol, model: str = "fake-model") ->
         {"model": model, "stream_options": {"include_usage": True}} if protocol == "completions" else {"model": model}
     )
     headers: dict[str, str] = {}
-    pieces, _rendered = _answer(reply, Request(0, "POST", path, {}, body, 0.0), headers)
+    pieces, _rendered = _answer(reply, Request(0, "POST", path, headers={}, raw=body, at=0.0), headers)
     return Raw(chunks=tuple(piece.data for piece in pieces), headers=headers)

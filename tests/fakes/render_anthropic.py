@@ -119,9 +119,9 @@ def _blocks(part: Part, context: Context, index: int) -> list[tuple[Json, list[J
         case Thinking(deltas, signature):
             full = "".join(deltas)
             seal = sign(context, index, full) if signature is None else signature
-            pieces: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in deltas]
-            pieces.append({"type": "signature_delta", "signature": seal})
-            return [({"type": "thinking", "thinking": full, "signature": seal}, pieces)]
+            thoughts: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in deltas]
+            thoughts.append({"type": "signature_delta", "signature": seal})
+            return [({"type": "thinking", "thinking": full, "signature": seal}, thoughts)]
         case Redacted(data):
             return [({"type": "redacted_thinking", "data": data or sign(context, index, "redacted")}, [])]
         case Call(name, pieces, id):

@@ -91,7 +91,7 @@ def _response(context: Context) -> Json:
 def _final(answer: Answer, response: Json, output: list[Json]) -> Json:
     if answer.stop in ("pause", "stop_sequence"):
         raise ValueError(f"the Responses protocol has no stop reason {answer.stop!r}")
-    reason = INCOMPLETE.get(answer.stop or "", None)
+    reason = INCOMPLETE.get(answer.stop or "")
     final = {**response, "status": "incomplete" if reason else "completed", "output": output}
     if reason:
         final["incomplete_details"] = {"reason": reason}

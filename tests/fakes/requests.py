@@ -49,7 +49,7 @@ class Message:
 class Request:
     """One request as it came. `at` is `time.monotonic()` when it was complete."""
 
-    def __init__(self, number: int, method: str, path: str, headers: dict[str, str], raw: bytes, at: float) -> None:
+    def __init__(self, number: int, method: str, path: str, *, headers: dict[str, str], raw: bytes, at: float) -> None:
         self.number = number
         self.method = method
         self.path = path

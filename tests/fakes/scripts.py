@@ -47,7 +47,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Thinking:
-    """`signature` None: made by the fake. "" is sent as it is (a foreign gateway). `sealed` False: no encrypted part."""
+    """`signature` None: made by the fake; "" is sent as it is, as gateways do. `sealed` False: nothing encrypted."""
 
     deltas: tuple[str, ...]
     signature: str | None = None

@@ -25,11 +25,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Self
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Self
 
 from tests.fakes import strict as checks
-from tests.fakes.flags import HANG_GUARD, Flag
+from tests.fakes.flags import HANG_GUARD, Flag, Gate
 from tests.fakes.issued import Issued
 from tests.fakes.play import Play, play
 from tests.fakes.requests import Request
@@ -189,7 +189,7 @@ class FakeServer:
     # What connections call.
 
     def _log(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Request:
-        request = Request(len(self.requests) + 1, method, path, headers, raw, time.monotonic())
+        request = Request(len(self.requests) + 1, method, path, headers=headers, raw=raw, at=time.monotonic())
         with self._lock:
             self.requests.append(request)
             due = [flag for count, flag in self._waiters if count <= len(self.requests)]
@@ -298,10 +298,10 @@ class _Connection(asyncio.Protocol):
                 self._transport.write(step)
                 await asyncio.sleep(0)  # lets a client in the same loop read piece by piece, and notices its leaving
                 await self._writable.wait()
-            elif isinstance(step, float):
-                await self._unless_gone(asyncio.sleep(step))
-            else:
+            elif isinstance(step, Gate):
                 await self._unless_gone(step.passed())
+            else:
+                await self._unless_gone(asyncio.sleep(step))
             if self._gone.is_set():
                 return
         await self._finish(answer.end)
@@ -320,7 +320,7 @@ class _Connection(asyncio.Protocol):
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self._transport.abort()
 
-    async def _unless_gone(self, waiting: "asyncio._CoroutineLike[None]") -> None:
+    async def _unless_gone(self, waiting: Coroutine[Any, Any, None]) -> None:
         """Await `waiting`, or give it up when the client leaves."""
         tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._gone.wait())]
         try:

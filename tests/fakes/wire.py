@@ -120,7 +120,7 @@ def _cut(frames: list[Frame], after: int | None) -> list[Frame]:
         after = sum(frame.delta for frame in frames)
     kept: list[Frame] = []
     for frame in frames:
-        if after == 0 and (frame.delta or kept and kept[-1].delta):
+        if after == 0 and (frame.delta or (kept and kept[-1].delta)):
             break
         kept.append(frame)
         after -= frame.delta

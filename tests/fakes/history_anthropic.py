@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from tests.fakes.issued import Issued, Prefix, Seal, merged, prefix_digests, seal_of, shape
-from tests.fakes.refusal import Refused, only_fields, text_only
+from tests.fakes.refused import Refused, only_fields, text_only
 from tests.fakes.scripts import Json
 
 ID = re.compile(r"[a-zA-Z0-9_-]+")

@@ -277,22 +277,28 @@ class _Connection(asyncio.Protocol):
     # The conversation.
 
     async def _serve(self) -> None:
-        keep = True
-        while keep and (request := await self._read_request()) is not None:
-            answer = self._fake._answer(request)
-            request.status = answer.status
-            try:
-                await self._play(answer)
-            finally:
-                if self._gone.is_set() and not self._transport.is_closing():
-                    self._transport.close()
-                if self._gone.is_set():
-                    request.left.set()
-                request.finished.set()
-            keep = answer.keep and request.headers.get("connection", "").lower() != "close"
-        self._transport.close()
+        try:
+            keep = True
+            while keep and (request := await self._read_request()) is not None:
+                keep = await self._reply(request)
+        except ValueError as problem:
+            self._fake.failures.append(f"no HTTP request: {problem}")
+        finally:
+            self._transport.close()
 
-    async def _play(self, answer: Play) -> None:
+    async def _reply(self, request: Request) -> bool:
+        """Answer one request; whether the connection may take another."""
+        answer = self._fake._answer(request)
+        request.status = answer.status
+        try:
+            if not await self._play(answer):
+                request.left.set()
+        finally:
+            request.finished.set()
+        return answer.keep and request.headers.get("connection", "").lower() != "close"
+
+    async def _play(self, answer: Play) -> bool:
+        """Walk through the steps; False when the client has left before the end."""
         for step in answer.steps:
             if isinstance(step, bytes):
                 self._transport.write(step)
@@ -303,8 +309,9 @@ class _Connection(asyncio.Protocol):
             else:
                 await self._unless_gone(asyncio.sleep(step))
             if self._gone.is_set():
-                return
+                return False
         await self._finish(answer.end)
+        return answer.end != "silence" and not isinstance(answer.end, Drip)
 
     async def _finish(self, end: End | Drip) -> None:
         if isinstance(end, Drip):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.fakes.errors import anthropic_error, openai_error
 from tests.fakes.issued import Issued
-from tests.fakes.refusal import Refused
+from tests.fakes.refused import Refused
 from tests.fakes.requests import Protocol, protocol_of
 from tests.fakes.scripts import Json
 from tests.fakes.strict_anthropic import check_messages

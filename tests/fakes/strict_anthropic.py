@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.fakes.history_anthropic import check_history
 from tests.fakes.issued import Issued
-from tests.fakes.refusal import Refused, only_fields, whole_number
+from tests.fakes.refused import Refused, only_fields, whole_number
 from tests.fakes.scripts import Json
 
 FIELDS = (

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
-from tests.fakes.refusal import Refused, strict_valid
+from tests.fakes.refused import Refused, strict_valid
 from tests.fakes.scripts import Json
 from tests.fakes.strict_responses import check_arguments, check_function, check_image_url, check_name
 

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
-from tests.fakes.refusal import NAME, Refused, strict_valid, text_only, whole_number
+from tests.fakes.refused import NAME, Refused, strict_valid, text_only, whole_number
 from tests.fakes.scripts import Json
 
 FIELDS = frozenset(

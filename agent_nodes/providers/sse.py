@@ -69,7 +69,7 @@ class SseReader:
         return self._payloads(rest)
 
     def _newlines(self, chunk: bytes) -> bytes:
-        """``chunk`` with CR and CRLF as LF; a CR at the end counts at once, a LF after it in the next chunk is its own."""
+        """``chunk`` with CR and CRLF as LF. A CR at the end counts at once; the LF that may follow it does not."""
         if self._skip_newline and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._skip_newline = False
@@ -85,10 +85,8 @@ class SseReader:
         for event in events.split(b"\n\n"):
             # Nearly every event is one data line, or an event line and one data line.
             at = event.find(b"\n") + 1 if event.startswith(b"event:") else 0
-            if event.startswith(b"data: ", at) and event.find(b"\n", at) < 0:
-                payload = event[at + 6 :]
-            else:
-                payload = _data(event)
+            single = event.startswith(b"data: ", at) and event.find(b"\n", at) < 0
+            payload = event[at + 6 :] if single else _data(event)
             if payload:
                 found.append(payload)
         return found

@@ -15,7 +15,7 @@ PAGE_SIZE = 2048
 
 _PRAGMAS = (
     "journal_mode=WAL",
-    "synchronous=FULL",
+    "synchronous=NORMAL",
     "foreign_keys=ON",
     "busy_timeout=30000",
     "wal_autocheckpoint=1000",
@@ -27,7 +27,7 @@ Step: TypeAlias = Callable[[sqlite3.Connection], None]
 
 
 def configure(connection: sqlite3.Connection) -> None:
-    """The settings of the writing connection; ``synchronous`` is changed later, between transactions."""
+    """The settings of the writing connection; the first commit that needs it raises ``synchronous`` to FULL."""
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 

@@ -35,6 +35,7 @@ _INTRO = "This is the demo model: a script that comes with the package, not a la
 _OUTRO = "For a real model, set ANTHROPIC_API_KEY or OPENAI_API_KEY and ask again."
 _ABILITIES = "Ask me what is in a folder, or name a file, and I look at it and quote from it."
 
+_MAX_PROMPT = 4_000  # characters in which names are looked for; the patterns are not linear
 _MAX_READS = 2
 _READ_LINES = 200
 _MAX_NAMES = 12
@@ -55,7 +56,8 @@ _FOLDER = re.compile(_BEFORE + r"/?(?:[\w.~-]+/)+(?![\w/.-])")
 _LOOK = re.compile(r"\b(folders?|director(y|ies)|files?|list|ls)\b", re.IGNORECASE)
 _NOTE = re.compile(r"[\[(].*[\])]\Z|\.\.\.|…")
 _CUT = re.compile(r"\b(more|limit|cut|truncated|left out)\b", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x7f\ufffd]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x7f]")
+_QUOTABLE = re.compile(r"(?=.*\w)[^\ufffd]*\Z")
 _TERM = re.compile(r"\w{4,}")
 _COMMON = frozenset(
     {
@@ -177,7 +179,7 @@ def _scene(request: ModelRequest, at: int) -> _Scene:
         elif isinstance(message, ToolResultMessage) and (call := calls.pop(message.call_id, None)):
             (before if number < at else now).add(call, message)
     content = message.content if at >= 0 and isinstance(message := request.messages[at], UserMessage) else ()
-    prompt = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    prompt = "\n".join(block.text for block in content if isinstance(block, TextBlock))[:_MAX_PROMPT]
     pictures = any(isinstance(block, ImageBlock) for block in content)
     return _Scene(prompt, pictures, frozenset(tool.name for tool in request.system.tools), before, now)
 
@@ -306,7 +308,9 @@ def _tell_file(path: str, result: ToolResultMessage, prompt: str) -> str:
         return f"`{path}` does not look like text, so I quote nothing from it."
     line = _quote(result.text, prompt, path)
     if not line:
-        return f"`{path}` holds no line that I could quote."
+        first = _first_line(result.text)
+        note = f": {first.strip('[]()')}" if _NOTE.match(first) else ""
+        return f"`{path}` holds no line that I could quote{note}."
     return f"In `{path}` I read:\n\n> {line if len(line) <= _MAX_QUOTE else line[:_MAX_QUOTE] + ' …'}"
 
 
@@ -317,13 +321,16 @@ def _quote(text: str, prompt: str, path: str) -> str:
     def worth(line: str) -> tuple[int, bool]:
         return len(terms.intersection(_TERM.findall(line.casefold()))), len(line.split()) >= 3 and line[0].isalnum()
 
-    lines = [line for line in _lines(text) if not _NOTE.match(line) and re.search(r"\w", line)]
+    lines = [line for line in _lines(text) if not _NOTE.match(line) and _QUOTABLE.match(line)]
     return max(lines, key=worth, default="")
 
 
 def _names(result: ToolResultMessage) -> list[str]:
-    """The entries of a listing, folders with a slash behind them; notes in brackets are none."""
-    return [] if result.is_error else [line for line in _lines(result.text) if not _NOTE.match(line)]
+    """The entries of a listing, folders with a slash behind them, links without their target; notes are no entries."""
+    if result.is_error:
+        return []
+    entries = [line.partition(" -> ") for line in _lines(result.text) if not _NOTE.match(line)]
+    return [name + "/" if target.endswith("/") else name for name, _, target in entries]
 
 
 def _lines(text: str) -> list[str]:

@@ -1,0 +1,375 @@
+"""The demo model over the real file tools, and over whatever text a tool could give."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_nodes._aio import AbortSignal
+from agent_nodes.events import TextDelta
+from agent_nodes.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from agent_nodes.providers.base import EncodedPrefix, Failed, Finished, Fold, ModelEntry, ModelRequest, UsageUpdate
+from agent_nodes.providers.demo import DEMO_MODELS, DemoProvider
+from agent_nodes.providers.scripted import check_history
+from agent_nodes.tools.base import AgentTool, ToolContext
+from agent_nodes.tools.files import LS, READ
+from tests.fakes.clock import FakeClock
+
+pytestmark = pytest.mark.feature("C06")
+TOOLS = (LS, READ)
+
+
+def entry(model: str = "demo") -> ModelEntry:
+    return ModelEntry("demo", model, "demo", "")
+
+
+class Talk:
+    """A conversation with the demo model: real tools, and a history that real services would take at every step."""
+
+    def __init__(self, workdir: Path, tools: Sequence[AgentTool] = TOOLS, max_tokens: int | None = None) -> None:
+        self.workdir, self.tools, self.max_tokens = workdir, {tool.name: tool for tool in tools}, max_tokens
+        self.messages: list[Message] = []
+        self.called: list[ToolCall] = []
+
+    def request(self, model: str = "demo") -> ModelRequest:
+        specs = tuple(tool.spec() for tool in self.tools.values())
+        system = SystemMessage(("Be helpful.",), specs, "openai-completions", "demo", model)
+        return ModelRequest(entry(model), system, tuple(self.messages), 0, EncodedPrefix(), self.max_tokens)
+
+    async def reply(self) -> AssistantMessage:
+        assert check_history(self.messages) is None
+        fold, end = Fold(), None
+        async for events in DemoProvider(FakeClock()).stream(self.request()):
+            for event in events:
+                fold.add(event)
+                end = event
+        assert isinstance(end, Finished)
+        assert fold.usage is not None and fold.usage.input_tokens > 0 and fold.usage.output_tokens > 0
+        message = fold.message(entry(), end.stop)
+        self.messages.append(message)
+        return message
+
+    async def ask(self, prompt: str, *images: ImageBlock) -> str:
+        """The answer; the tools called on the way are in ``called``."""
+        self.called = []
+        self.messages.append(UserMessage((TextBlock(prompt), *images)))
+        while (message := await self.reply()).calls:
+            for call in message.calls:
+                self.called.append(call)
+                self.messages.append(await self._run(call))
+            assert len(self.called) < 10, "the demo model does not come to an end"
+        return message.text
+
+    async def _run(self, call: ToolCall) -> ToolResultMessage:
+        context = ToolContext(call.id, self.workdir, (self.workdir,), AbortSignal(), lambda _: None)
+        try:
+            text, failed = await self.tools[call.name].execute(call.arguments, context), False
+        except Exception as error:
+            text, failed = str(error), True
+        return ToolResultMessage(call.id, call.name, (TextBlock(text),), failed)
+
+    def calls(self) -> list[tuple[str, str]]:
+        return [(call.name, call.arguments["path"]) for call in self.called]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text("# Harbour\n\n![badge](x.svg)\n\nA small boat rental for two lakes.\n")
+    (tmp_path / "boats.py").write_text("import os\n\nPORT = 8080  # the port of the boat server\n")
+    (tmp_path / "notes.txt").write_text("Paint the jetty before May.\n")
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "guide.md").write_text("Row with both oars at once.\n")
+    return tmp_path
+
+
+async def test_the_first_prompt_lists_the_folder_reads_files_and_quotes_them(folder: Path):
+    talk = Talk(folder)
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == [("ls", "."), ("read", "README.md"), ("read", "boats.py")]
+    assert "4 files and 1 folder" in answer
+    assert "`docs/`" in answer
+    assert "In `README.md` I read:\n\n> A small boat rental for two lakes." in answer
+    assert "In `boats.py` I read:\n\n> " in answer
+
+
+async def test_every_answer_says_that_it_is_the_demo_and_how_to_get_a_model(folder: Path):
+    talk = Talk(folder)
+    for prompt in ("What is here?", "And now?", "Read notes.txt", "List docs/"):
+        answer = await talk.ask(prompt)
+        assert "demo model" in answer
+        assert "not a language model" in answer
+        assert "ANTHROPIC_API_KEY or OPENAI_API_KEY" in answer
+
+
+async def test_a_file_named_in_the_first_prompt_is_read_and_the_fitting_line_quoted(folder: Path):
+    talk = Talk(folder)
+    answer = await talk.ask("Which port does boats.py use?")
+    assert talk.calls() == [("ls", "."), ("read", "boats.py")]
+    assert "> PORT = 8080  # the port of the boat server" in answer
+
+
+async def test_a_later_prompt_that_names_a_file_reads_just_that(folder: Path):
+    talk = Talk(folder)
+    await talk.ask("What is in this folder?")
+    answer = await talk.ask("And what does notes.txt say?")
+    assert talk.calls() == [("read", "notes.txt")]
+    assert "> Paint the jetty before May." in answer
+
+
+async def test_a_later_prompt_that_names_none_answers_from_what_is_known(folder: Path):
+    talk = Talk(folder)
+    await talk.ask("Look at README.md")
+    answer = await talk.ask("How many lakes are there?")
+    assert talk.calls() == []
+    assert "From before" in answer
+    assert "> A small boat rental for two lakes." in answer
+    assert "name a file" in answer
+
+
+async def test_a_later_prompt_about_the_folder_looks_again(folder: Path):
+    talk = Talk(folder)
+    await talk.ask("Hello")
+    (folder / "new.md").write_text("Fresh words for everybody.\n")
+    answer = await talk.ask("Please list the files again.")
+    assert talk.calls()[0] == ("ls", ".")
+    assert "`new.md`" in answer
+
+
+async def test_a_named_folder_is_listed_and_its_files_read(folder: Path):
+    talk = Talk(folder)
+    answer = await talk.ask("What is in docs/?")
+    assert talk.calls() == [("ls", "docs"), ("read", "docs/guide.md")]
+    assert "> Row with both oars at once." in answer
+
+
+@pytest.mark.parametrize(
+    ("prompt", "paths"),
+    [
+        ("Compare notes.txt and `boats.py`.", ["notes.txt", "boats.py"]),
+        ("README.md를 읽어 주세요", ["README.md"]),
+        ("what does the readme say?", ["README.md"]),
+        ("read docs/guide.md, please", ["docs/guide.md"]),
+        ("Explain guide to me, e.g. in 3.11 steps", ["README.md", "boats.py"]),
+        ("See https://example.com/page.html", ["README.md", "boats.py"]),
+        ("READ NOTES.TXT", ["notes.txt"]),
+        ("Read lost.txt", ["lost.txt"]),
+        ("notes.txt, boats.py and README.md", ["notes.txt", "boats.py"]),
+    ],
+)
+async def test_which_files_a_prompt_names(folder: Path, prompt: str, paths: list[str]):
+    talk = Talk(folder)
+    await talk.ask(prompt)
+    assert [path for name, path in talk.calls() if name == "read"] == paths
+
+
+async def test_a_name_with_blanks_is_found(folder: Path):
+    (folder / "my plan.txt").write_text("Buy a second boat.\n")
+    talk = Talk(folder)
+    assert "> Buy a second boat." in await talk.ask("What does my plan.txt say?")
+
+
+async def test_an_empty_folder_is_called_empty(tmp_path: Path):
+    talk = Talk(tmp_path)
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == [("ls", ".")]
+    assert "empty" in answer
+    assert "read:" not in answer
+
+
+async def test_a_folder_without_text_files_is_told_and_nothing_read(tmp_path: Path):
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG")
+    (tmp_path / ".env").write_text("SECRET=1")
+    talk = Talk(tmp_path)
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == [("ls", ".")]
+    assert "`logo.png`" in answer
+    assert "read none" in answer
+
+
+async def test_tool_errors_are_told(folder: Path):
+    answer = await Talk(folder).ask("Read lost.txt")
+    assert "I could not read `lost.txt`: " in answer
+    answer = await Talk(folder).ask("What is in nowhere/ ?")
+    assert "I could not list the folder `nowhere`: " in answer
+
+
+async def test_a_folder_that_could_not_be_listed_is_looked_at_again(tmp_path: Path):
+    talk = Talk(tmp_path)
+    await talk.ask("What is in sub/ ?")
+    (tmp_path / "sub").mkdir()
+    await talk.ask("And sub/ now?")
+    assert talk.calls() == [("ls", "sub")]
+
+
+async def test_a_binary_and_an_empty_file_are_not_quoted(folder: Path):
+    (folder / "void.txt").touch()
+    answer = await Talk(folder).ask("Read logo.png and void.txt")
+    assert "`logo.png` holds no line that I could quote: logo.png is image/png" in answer
+    assert "`void.txt` holds no line that I could quote: void.txt is empty" in answer
+
+
+async def test_a_long_line_is_cut(folder: Path):
+    (folder / "long.txt").write_text("word " * 500)
+    answer = await Talk(folder).ask("Read long.txt")
+    assert len(answer) < 600
+    assert " …" in answer
+
+
+async def test_a_cut_listing_says_at_least(tmp_path: Path):
+    for number in range(520):
+        (tmp_path / f"f{number:03}.dat").touch()
+    answer = await Talk(tmp_path).ask("What is here?")
+    assert "at least 500 files and 0 folders" in answer
+    assert "and 488 more" in answer
+
+
+async def test_without_tools_it_says_so(folder: Path):
+    talk = Talk(folder, tools=())
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == []
+    assert "no tool" in answer
+
+
+async def test_with_ls_alone_it_names_the_files(folder: Path):
+    talk = Talk(folder, tools=(LS,))
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == [("ls", ".")]
+    assert "`README.md`" in answer
+    assert "no tool that reads files" in answer
+
+
+async def test_with_read_alone_it_tries_the_readme(folder: Path):
+    talk = Talk(folder, tools=(READ,))
+    answer = await talk.ask("Hello")
+    assert talk.calls() == [("read", "README.md")]
+    assert "> A small boat rental for two lakes." in answer
+
+
+async def test_a_picture_in_the_prompt_is_not_seen(folder: Path):
+    assert "cannot see pictures" in await Talk(folder).ask("What is this?", ImageBlock("aGk=", "image/png"))
+
+
+async def test_a_picture_that_a_tool_gave_is_not_seen(folder: Path):
+    talk = Talk(folder)
+    talk.messages = [
+        UserMessage((TextBlock("Read pic.png"),)),
+        AssistantMessage((ToolCall("c1", "ls", {"path": "."}),), "openai-completions", "demo", "demo", "tool_use"),
+        ToolResultMessage("c1", "ls", (TextBlock("pic.png"),)),
+        AssistantMessage((ToolCall("c2", "read", {"path": "pic.png"}),), "openai-completions", "demo", "demo"),
+        ToolResultMessage("c2", "read", (ImageBlock("aGk=", "image/png"),)),
+    ]
+    assert "`pic.png` is a picture" in (await talk.reply()).text
+
+
+def broken_off(text: str) -> AssistantMessage:
+    return AssistantMessage((TextBlock(text),), "openai-completions", "demo", "demo", "end", True)
+
+
+async def test_a_broken_answer_goes_on_where_it_ended(folder: Path):
+    talk = Talk(folder)
+    whole = await talk.ask("What is in this folder?")
+    talk.messages[-1] = broken_off(whole[:40])
+    talk.messages.append(UserMessage((TextBlock("Go on."),), "continuation"))
+    rest = (await talk.reply()).text
+    assert whole[:40] + rest == whole
+    talk.messages[-1] = broken_off(rest)
+    talk.messages.append(UserMessage((TextBlock("Go on."),), "continuation"))
+    assert (await talk.reply()).text == "(That was the whole answer.)"
+
+
+async def test_a_broken_opening_still_leads_to_the_calls(folder: Path):
+    talk = Talk(folder)
+    talk.messages = [UserMessage((TextBlock("What is here?"),)), broken_off("Let me ")]
+    talk.messages.append(UserMessage((TextBlock("Go on."),), "continuation"))
+    message = await talk.reply()
+    assert message.text.startswith("look at this folder")
+    assert [call.name for call in message.calls] == ["ls"]
+
+
+async def test_max_tokens_cuts_the_answer_and_a_continuation_ends_it(folder: Path):
+    whole = await Talk(folder).ask("Read notes.txt")
+    talk = Talk(folder, max_tokens=50)
+    first = await talk.ask("Read notes.txt")
+    last = talk.messages[-1]
+    assert isinstance(last, AssistantMessage)
+    assert (last.stop, len(first)) == ("length", 200)
+    talk.messages.append(UserMessage((TextBlock("Go on."),), "continuation"))
+    assert first + (await talk.reply()).text == whole
+
+
+async def test_it_streams_by_words_and_reports_usage_once(folder: Path):
+    talk = Talk(folder, tools=())
+    talk.messages = [UserMessage((TextBlock("Hello"),))]
+    events = [event async for batch in DemoProvider(FakeClock()).stream(talk.request()) for event in batch]
+    deltas = [event.delta for event in events if isinstance(event, TextDelta)]
+    assert all(len(delta.split()) <= 1 for delta in deltas)
+    (usage,) = [event.usage for event in events if isinstance(event, UsageUpdate)]
+    assert usage == Usage(input_tokens=4, output_tokens=-(-len("".join(deltas)) // 4))
+
+
+async def test_the_same_request_gives_the_same_events(folder: Path):
+    talk = Talk(folder)
+    talk.messages = [UserMessage((TextBlock("Hello"),))]
+    one, two = [[e async for e in DemoProvider(FakeClock()).stream(talk.request())] for _ in range(2)]
+    assert one == two
+
+
+async def test_demo_slow_pauses_before_each_word_on_the_clock(folder: Path):
+    talk, clock = Talk(folder, tools=()), FakeClock()
+    talk.messages = [UserMessage((TextBlock("Hello"),))]
+    stream = DemoProvider(clock).stream(talk.request("demo-slow"))
+    for _ in range(3):
+        following = asyncio.ensure_future(anext(stream))
+        assert await clock.wait_timer() == pytest.approx(DEMO_MODELS["demo-slow"])
+        clock.advance(DEMO_MODELS["demo-slow"])
+        await following
+
+
+async def test_an_unknown_model_fails_by_name(folder: Path):
+    talk = Talk(folder)
+    talk.messages = [UserMessage((TextBlock("Hello"),))]
+    ((event,),) = [events async for events in DemoProvider(FakeClock()).stream(talk.request("demo-xl"))]
+    assert isinstance(event, Failed)
+    assert (event.failure.kind, event.failure.retryable) == ("invalid", False)
+    assert "'demo-xl'" in event.failure.message
+    assert "demo, demo-slow" in event.failure.message
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=80)
+
+
+@given(prompt=_TEXT.filter(str.strip), listing=_TEXT, content=_TEXT, failed=st.booleans())
+def test_any_prompt_and_any_result_lead_to_an_answer(prompt: str, listing: str, content: str, failed: bool):
+    async def ls(*_) -> str:
+        return listing
+
+    async def read(*_) -> str:
+        if failed:
+            raise OSError(content)
+        return content
+
+    tools = [
+        AgentTool(name="ls", description="", parameters={"type": "object"}, execute=ls),
+        AgentTool(name="read", description="", parameters={"type": "object"}, execute=read),
+    ]
+
+    async def run() -> None:
+        talk = Talk(Path(), tools)
+        for text in (prompt, "Read " + listing):
+            assert "demo model" in await talk.ask(text)
+
+    asyncio.run(run())

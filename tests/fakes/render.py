@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tests.fakes.scripts import Answer, Json, Text
+from tests.fakes.scripts import Answer, Json
 from tests.fakes.wire import Frame
 
 
@@ -84,7 +84,3 @@ def dump(data: Any) -> bytes:
 
 def derived_stop(answer: Answer, has_calls: bool) -> str:
     return answer.stop or ("tool_use" if has_calls else "end")
-
-
-def joined(part: Text) -> str:
-    return "".join(part.deltas)

@@ -19,22 +19,20 @@ import argparse
 import asyncio
 import contextlib
 import importlib
-import socket
-import struct
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Self
 
 from tests.fakes import strict as checks
-from tests.fakes.flags import HANG_GUARD, Flag, Gate
+from tests.fakes.connection import Connection
+from tests.fakes.flags import HANG_GUARD, Flag
 from tests.fakes.issued import Issued
 from tests.fakes.play import Play, play
 from tests.fakes.requests import Request
 from tests.fakes.scripts import Reply, error, json_reply, text
-from tests.fakes.wire import Drip, End
 
 Respond = Callable[[Request], Reply]
 
@@ -53,7 +51,7 @@ class FakeServer:
         self._host, self._port = host, port
         self._queue: deque[Reply] = deque()
         self._respond: Respond | None = None
-        self._connections: set[_Connection] = set()
+        self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[tuple[int, Flag]] = []
@@ -87,7 +85,7 @@ class FakeServer:
 
     @property
     def open_connections(self) -> int:
-        return len(self._connections)
+        return len(self.connections)
 
     @property
     def remaining(self) -> int:
@@ -130,7 +128,7 @@ class FakeServer:
     async def listen(self) -> None:
         """Accept connections again after `deafen`, on the same port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), self._host, self._port, reuse_address=True)
+        self._server = await loop.create_server(lambda: Connection(self), self._host, self._port, reuse_address=True)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def deafen(self) -> None:
@@ -142,8 +140,8 @@ class FakeServer:
 
     async def close(self) -> None:
         await self.deafen()
-        tasks = [connection.task for connection in self._connections]
-        for connection in list(self._connections):
+        tasks = [connection.task for connection in self.connections]
+        for connection in list(self.connections):
             connection.abort()
         for task in tasks:
             task.cancel()
@@ -188,7 +186,7 @@ class FakeServer:
 
     # What connections call.
 
-    def _log(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Request:
+    def log(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> Request:
         request = Request(len(self.requests) + 1, method, path, headers=headers, raw=raw, at=time.monotonic())
         with self._lock:
             self.requests.append(request)
@@ -198,7 +196,7 @@ class FakeServer:
             flag.set()
         return request
 
-    def _answer(self, request: Request) -> Play:
+    def answer(self, request: Request) -> Play:
         try:
             request.refused = self._refusal(request)
             if request.refused is not None:
@@ -225,168 +223,6 @@ class FakeServer:
         if self._respond is not None:
             return self._respond(request)
         return error(500, "script exhausted: no reply is left for this request", x_should_retry="false")
-
-
-class _Connection(asyncio.Protocol):
-    """One client connection: parses requests one after the other and plays the replies."""
-
-    def __init__(self, fake: FakeServer) -> None:
-        self._fake = fake
-        self._buffer = bytearray()
-        self._news = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    # Called by the transport.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._fake._connections.add(self)
-        self._fake.connections_made += 1
-        self.task = asyncio.get_running_loop().create_task(self._serve())
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        self._news.set()
-
-    def eof_received(self) -> bool:
-        self._leave()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fake._connections.discard(self)
-        self._leave()
-        self._writable.set()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    def _leave(self) -> None:
-        self._gone.set()
-        self._news.set()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    # The conversation.
-
-    async def _serve(self) -> None:
-        try:
-            keep = True
-            while keep and (request := await self._read_request()) is not None:
-                keep = await self._reply(request)
-        except ValueError as problem:
-            self._fake.failures.append(f"no HTTP request: {problem}")
-        finally:
-            self._transport.close()
-
-    async def _reply(self, request: Request) -> bool:
-        """Answer one request; whether the connection may take another."""
-        answer = self._fake._answer(request)
-        request.status = answer.status
-        try:
-            if not await self._play(answer):
-                request.left.set()
-        finally:
-            request.finished.set()
-        return answer.keep and request.headers.get("connection", "").lower() != "close"
-
-    async def _play(self, answer: Play) -> bool:
-        """Walk through the steps; False when the client has left before the end."""
-        for step in answer.steps:
-            if isinstance(step, bytes):
-                self._transport.write(step)
-                await asyncio.sleep(0)  # lets a client in the same loop read piece by piece, and notices its leaving
-                await self._writable.wait()
-            elif isinstance(step, Gate):
-                await self._unless_gone(step.passed())
-            else:
-                await self._unless_gone(asyncio.sleep(step))
-            if self._gone.is_set():
-                return False
-        await self._finish(answer.end)
-        return answer.end != "silence" and not isinstance(answer.end, Drip)
-
-    async def _finish(self, end: End | Drip) -> None:
-        if isinstance(end, Drip):
-            while not self._gone.is_set():
-                self._transport.write(b"%x\r\n%b\r\n" % (len(end.data), end.data))
-                await self._unless_gone(asyncio.sleep(end.interval))
-        elif end == "silence":
-            await self._gone.wait()
-        elif end == "fin":
-            self._transport.close()
-        elif end == "rst":
-            linger = struct.pack("ii", 1, 0)
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            self._transport.abort()
-
-    async def _unless_gone(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Await `waiting`, or give it up when the client leaves."""
-        tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._gone.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-    async def _read_request(self) -> Request | None:
-        """The next request, or None when the client has left."""
-        head = await self._take_until(b"\r\n\r\n")
-        if head is None:
-            return None
-        start, *lines = head.decode("latin-1").split("\r\n")
-        method, path, _version = start.split(" ", 2)
-        pairs = (line.partition(":") for line in lines)
-        headers = {name.strip().lower(): value.strip() for name, _colon, value in pairs}
-        if headers.get("expect", "").lower() == "100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if "chunked" in headers.get("transfer-encoding", ""):
-            body = await self._take_chunks()
-        else:
-            body = await self._take(int(headers.get("content-length", "0")))
-        return None if body is None else self._fake._log(method, path, headers, body)
-
-    async def _more(self) -> bool:
-        if self._gone.is_set():
-            return False
-        self._news.clear()
-        await self._news.wait()
-        return True
-
-    async def _take(self, size: int) -> bytes | None:
-        while len(self._buffer) < size:
-            if not await self._more():
-                return None
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
-
-    async def _take_until(self, mark: bytes) -> bytes | None:
-        while (at := self._buffer.find(mark)) < 0:
-            if not await self._more():
-                return None
-        taken = await self._take(at + len(mark))
-        return None if taken is None else taken[: -len(mark)]
-
-    async def _take_chunks(self) -> bytes | None:
-        parts: list[bytes] = []
-        while (line := await self._take_until(b"\r\n")) is not None:
-            size = int(line.partition(b";")[0], 16)
-            data = await self._take(size + 2)
-            if data is None:
-                return None
-            if size == 0:
-                return b"".join(parts)
-            parts.append(data[:-2])
-        return None
 
 
 def echo(request: Request) -> Reply:

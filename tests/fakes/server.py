@@ -12,14 +12,11 @@ In a thread with its own loop, for tests whose clients are child processes or bl
 Start child processes by exec, not by a bare fork of the process that runs the server: a forked child would hold the
 server's sockets open, and a scripted reset or close would not reach the client.
 
-As a process of its own: `python -m tests.fakes.server --port 8080 [--respond package.module:function]`.
+As a process of its own: `python -m tests.fakes --port 8080 [--respond package.module:function]`.
 """
 
-import argparse
 import asyncio
 import contextlib
-import importlib
-import sys
 import threading
 import time
 from collections import deque
@@ -32,7 +29,7 @@ from tests.fakes.flags import HANG_GUARD, Flag
 from tests.fakes.issued import Issued
 from tests.fakes.play import Play, play
 from tests.fakes.requests import Request
-from tests.fakes.scripts import Reply, error, json_reply, text
+from tests.fakes.scripts import Reply, error, json_reply
 
 Respond = Callable[[Request], Reply]
 
@@ -223,33 +220,3 @@ class FakeServer:
         if self._respond is not None:
             return self._respond(request)
         return error(500, "script exhausted: no reply is left for this request", x_should_retry="false")
-
-
-def echo(request: Request) -> Reply:
-    """The reply of a server process started without `--respond`."""
-    return text("You said: ", request.last_user_text())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.server", description="fake model provider")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--respond", metavar="MODULE:FUNCTION", help="called with each request, gives the reply")
-    parser.add_argument("--no-strict", action="store_true", help="accept every request")
-    options = parser.parse_args()
-    respond: Respond = echo
-    if options.respond:
-        module, _colon, name = options.respond.partition(":")
-        respond = getattr(importlib.import_module(module), name)
-
-    async def serve() -> None:
-        async with FakeServer(strict=not options.no_strict, port=options.port) as fake:
-            fake.respond(respond)
-            print(fake.url, flush=True)
-            await asyncio.Event().wait()
-
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -361,7 +361,7 @@ def test_a_server_in_a_thread_serves_blocking_code() -> None:
 
 
 def test_a_server_process_answers_with_the_named_function() -> None:
-    command = [sys.executable, "-m", "tests.fakes.server", "--port", "0", "--respond", "tests.fakes.server:echo"]
+    command = [sys.executable, "-W", "error", "-m", "tests.fakes", "--respond", "tests.fakes.__main__:echo"]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as server:
         try:

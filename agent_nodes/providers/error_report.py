@@ -34,7 +34,7 @@ def report_of_body(body: bytes) -> ErrorReport:
 
 
 def report_of_json(value: JsonValue) -> ErrorReport:
-    """``{"error": {…}}``, ``{"error": "text"}``, ``{"detail": …}``, ``{"message": …}``, bare text, or a list of these."""
+    """``{"error": {…}}``, ``{"error": "text"}``, ``{"detail": …}``, ``{"message": …}``, text, or a list of these."""
     if isinstance(value, list):
         return report_of_json(value[0] if value else None)
     if not isinstance(value, dict):

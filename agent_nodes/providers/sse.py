@@ -14,7 +14,7 @@ import orjson
 
 from agent_nodes.messages import JsonValue
 
-LINE_LIMIT = 64 * 1024 * 1024
+EVENT_LIMIT = 64 * 1024 * 1024
 """Bytes one event may have before the stream is given up."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -32,7 +32,7 @@ class SseReader:
 
     __slots__ = ("_limit", "_skip_newline", "_started", "_tail")
 
-    def __init__(self, limit: int = LINE_LIMIT) -> None:
+    def __init__(self, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._tail = bytearray()  # an event of which the end has not come yet
         self._started = False

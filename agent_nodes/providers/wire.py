@@ -1,0 +1,191 @@
+"""How a request reaches a service: ``open`` sends it and gives the answer's status, headers and bytes as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Protocol, cast
+from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies
+from weakref import WeakKeyDictionary
+
+from agent_nodes._clock import Clock
+from agent_nodes.errors import InputValidationError
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT = 10.0
+DRAIN_TIME = 0.1
+"""Seconds in which a finished answer may end, so that its connection can serve the next request."""
+
+_HEADERS = {
+    "accept": "text/event-stream, application/json",
+    "accept-encoding": "identity",
+    "content-type": "application/json",
+    "user-agent": "prefect-agent-nodes",
+}
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
+
+
+class WireResponse(Protocol):
+    """``headers`` are asked by lower-case name; iterating gives the body, decompressed, in chunks as they arrive."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def finish(self) -> None:
+        """The message in the body is complete: what follows is nobody's, the connection may be kept."""
+
+
+class Wire(Protocol):
+    """One endpoint. ``origin`` is its address as it may be shown."""
+
+    @property
+    def origin(self) -> str: ...
+
+    def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[WireResponse]:
+        """POST ``body``; names in ``headers`` are in lower case. Raises whatever the client raises.
+
+        Leaving the context, also by cancellation, closes the connection at once, unless the body was read to its end or
+        :meth:`WireResponse.finish` was called.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class HttpWire:
+    """A plain address with a key in ``headers``. Proxies come from the environment; redirects are not followed.
+
+    May be used from several event loops; each has its own connections. Raises ``InputValidationError`` where the
+    address or a header could never be sent.
+    """
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], clock: Clock) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InputValidationError(
+                "base_url must start with http:// or https:// and name a host.", field="base_url"
+            )
+        if parts.username or parts.password:
+            raise InputValidationError(
+                "base_url must hold no user name or password; give the key as api_key.", field="base_url"
+            )
+        for name, value in headers.items():
+            if not _HEADER_VALUE.fullmatch(value):
+                raise InputValidationError(
+                    f"The header {name} cannot be sent: it is empty, or has outer blanks, a line break or letters "
+                    "outside ASCII in it. Check the key.",
+                    field="api_key",
+                )
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+        self._parts = parts
+        self._headers = {**_HEADERS, **{name.lower(): value for name, value in headers.items()}}
+        self._clock = clock
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+        self._draining: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[_HttpResponse, None]:
+        import httpx2
+
+        request = httpx2.Request("POST", self._url(path), headers={**self._headers, **headers}, content=body)
+        raw = await self._client().send(request, stream=True)
+        response = _HttpResponse(raw)
+        try:
+            yield response
+        except BaseException:
+            await response.close()
+            raise
+        if response.finished:
+            task = asyncio.create_task(self._drain(response))
+            self._draining.add(task)
+            task.add_done_callback(self._draining.discard)
+        else:
+            await response.close()
+
+    async def close(self) -> None:
+        """Close the connections of this event loop; those of other loops go with their loops."""
+        loop = asyncio.get_running_loop()
+        draining = [task for task in self._draining if task.get_loop() is loop]
+        for task in draining:
+            task.cancel()
+        if draining:
+            await asyncio.wait(draining)
+        client = self._clients.pop(loop, None)
+        if client is not None:
+            await client.aclose()
+
+    def _url(self, path: str) -> str:
+        joined = f"{self._parts.path.rstrip('/')}/{path.lstrip('/')}"
+        return urlunsplit(self._parts._replace(path=joined, fragment=""))
+
+    def _client(self) -> httpx2.AsyncClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = _new_client(self._parts.scheme)
+        return client
+
+    async def _drain(self, response: _HttpResponse) -> None:
+        """Read up to the end of the body, for which a moment is given; otherwise the connection is closed."""
+        task = asyncio.current_task()
+        assert task is not None
+        timer = self._clock.call_later(DRAIN_TIME, task.cancel)
+        try:
+            # The message is complete: a connection that fails now has nothing more to tell.
+            with suppress(Exception):
+                async for _ in response:
+                    pass
+        finally:
+            timer.cancel()
+            await response.close()
+
+
+class _HttpResponse:
+    __slots__ = ("_body", "_raw", "finished", "headers", "status")
+
+    def __init__(self, raw: httpx2.Response) -> None:
+        self.status = raw.status_code
+        self.headers: Mapping[str, str] = raw.headers
+        self.finished = False
+        self._raw = raw
+        # An answer that is not compressed is read below the client's own decoding, one step less a chunk.
+        packed = raw.headers.get("content-encoding", "identity").lower() != "identity"
+        self._body: AsyncIterator[bytes] = raw.aiter_bytes() if packed else aiter(_stream_of(raw))
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._body
+
+    def finish(self) -> None:
+        self.finished = True
+
+    async def close(self) -> None:
+        await self._raw.aclose()
+        body: object = self._body
+        if isinstance(body, AsyncGenerator):  # else the garbage collector would end it, at some later time
+            await cast("AsyncGenerator[bytes, None]", body).aclose()
+
+
+def _stream_of(raw: httpx2.Response) -> httpx2.AsyncByteStream:
+    import httpx2
+
+    assert isinstance(raw.stream, httpx2.AsyncByteStream)
+    return raw.stream
+
+
+def _new_client(scheme: str) -> httpx2.AsyncClient:
+    import httpx2
+
+    # Loading the trusted certificates costs more than a whole local request; nothing here needs them for plain http.
+    encrypted = scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values())
+    # No limit on reading and writing: whoever reads decides how long silence may last.
+    timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    return httpx2.AsyncClient(verify=encrypted, timeout=timeout, limits=limits)

@@ -11,7 +11,6 @@ from agent_nodes.errors import AgentError, SessionFileError, StorageError
 LONGEST_PATH = 503
 
 _FULL = "there is no room left"
-_NOTHING_STORED = "Nothing of this step was stored."
 
 # By primary result code: what happened, what to do.
 _BY_CODE: dict[int, tuple[str, str]] = {
@@ -60,7 +59,7 @@ def database_error(error: sqlite3.Error, label: str) -> AgentError | None:
     if code not in _BY_CODE:
         return None
     what, remedy = _BY_CODE[code]
-    return StorageError(f"The session {label} was not stored: {what} ({error}). {_NOTHING_STORED} {remedy}")
+    return StorageError(f"The session {label} cannot be used: {what} ({error}). Nothing of this step was stored. {remedy}")
 
 
 def unknown_outcome(error: sqlite3.Error, label: str) -> StorageError:

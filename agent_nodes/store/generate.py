@@ -184,7 +184,6 @@ def contents(database: bytes) -> tuple[Any, ...]:
     try:
         # A database in memory has no log; bytes 18 and 19 say that this one has.
         connection.deserialize(database[:18] + b"\x01\x01" + database[20:])
-        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         master = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
@@ -192,7 +191,7 @@ def contents(database: bytes) -> tuple[Any, ...]:
         rows = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in names}
     finally:
         connection.close()
-    return database[18:20], page_size, version, application, master, rows
+    return database[18:20], int.from_bytes(database[16:18], "big"), version, application, master, rows
 
 
 def _written_database() -> bytes | None:

@@ -1,0 +1,108 @@
+"""Where session files are, and what one says about itself to somebody who does not own it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_nodes.store import _sql, faults, files, schema
+
+SUFFIX = ".sqlite"
+
+# Bytes of a name that stay readable; with the hash and the longest suffix a part has at most 100.
+_READABLE = 80
+
+_NOT_READABLE = re.compile(r"[\W_]+")
+
+
+def data_dir(env: Mapping[str, str] | None = None) -> Path:
+    """``AGENT_NODES_HOME`` where it is set, else the platform's folder for a user's data."""
+    home = (os.environ if env is None else env).get("AGENT_NODES_HOME")
+    if home:
+        return Path(home).expanduser()
+    import platformdirs
+
+    return platformdirs.user_data_path("agent-nodes", appauthor=False)
+
+
+def session_file(project: str, conversation_id: str, session_key: str, root: Path | None = None) -> Path:
+    """The file of a session under ``root`` (default :func:`data_dir`). Any strings will do: each becomes a part of the
+    path that is readable, at most 100 bytes long and different for every string."""
+    folder = data_dir() if root is None else root
+    return folder / _part(project) / _part(conversation_id) / (_part(session_key) + SUFFIX)
+
+
+def _part(name: str) -> str:
+    """A readable piece of ``name`` and 60 bits of its hash, in characters that every file system keeps apart."""
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+    short = base64.b32encode(digest)[:12].decode().lower()
+    words = _NOT_READABLE.sub("-", unicodedata.normalize("NFC", name)).strip("-")
+    readable = words.encode()[:_READABLE].decode("utf-8", "ignore").rstrip("-")
+    return f"{readable}-{short}" if readable else short
+
+
+def list_session_files(root: Path | None = None) -> list[Path]:
+    """All session files under ``root`` (default :func:`data_dir`), sorted; none where there is no such folder."""
+    folder = data_dir() if root is None else root
+    return sorted(path for path in folder.glob(f"*/*/*{SUFFIX}") if path.is_file())
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMeta:
+    """The one row a session has about itself. Names are empty before its first turn; ``created_at`` in seconds."""
+
+    path: Path
+    schema_version: int
+    seq: int
+    owner_id: str
+    session_id: str
+    project: str
+    conversation_id: str
+    session_key: str
+    main_target: int
+    environment_id: str
+    created_at: float
+
+
+def read_meta(path: Path) -> SessionMeta:
+    """What the session at ``path`` says of itself, whether somebody has it open or not. Writes nothing.
+
+    Raises ``SessionFileError`` for what is no session of a known schema, ``StorageError`` where it cannot be read.
+    """
+    label = str(path)
+    real = files.real_path(path)
+    try:
+        real.stat()
+    except OSError as error:
+        raise faults.file_error(error, label) from error
+    try:
+        # A session at rest has no log, and an ordinary reader would leave one behind.
+        try:
+            row = _read(real, label, immutable=files.log_size(real) == 0)
+        except sqlite3.DatabaseError:
+            # Only an owner that came in between moves pages under a reader that takes no locks.
+            if files.log_size(real) == 0:
+                raise
+            row = _read(real, label, immutable=False)
+    except sqlite3.Error as error:
+        raise faults.database_error(error, label) or faults.damaged(label, str(error)) from error
+    return SessionMeta(path, *row)
+
+
+def _read(path: Path, label: str, *, immutable: bool) -> tuple[int, int, str, str, str, str, str, int, str, float]:
+    with closing(files.reading(path, immutable=immutable)) as connection:
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        schema.check_marks(label, application_id, version)
+        row = connection.execute(_sql.ABOUT.text, _sql.ABOUT.bind({})).fetchone()
+    if row is None:
+        raise faults.damaged(label, "it says nothing about itself")
+    return row

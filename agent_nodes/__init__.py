@@ -1,1 +1,157 @@
-"""Agent turns over durable sessions: the runtime and its nodes."""
+"""Agent turns over durable sessions: the runtime and its nodes.
+
+Names load when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_nodes._aio import AbortSignal as AbortSignal
+    from agent_nodes.errors import (
+        AgentBusy as AgentBusy,
+    )
+    from agent_nodes.errors import (
+        AgentClosed as AgentClosed,
+    )
+    from agent_nodes.errors import (
+        AgentError as AgentError,
+    )
+    from agent_nodes.errors import (
+        ExecutionAborted as ExecutionAborted,
+    )
+    from agent_nodes.errors import (
+        InputValidationError as InputValidationError,
+    )
+    from agent_nodes.errors import (
+        RequestConflict as RequestConflict,
+    )
+    from agent_nodes.errors import (
+        SessionBusy as SessionBusy,
+    )
+    from agent_nodes.errors import (
+        SessionFileError as SessionFileError,
+    )
+    from agent_nodes.errors import (
+        SessionLost as SessionLost,
+    )
+    from agent_nodes.errors import (
+        StorageError as StorageError,
+    )
+    from agent_nodes.errors import (
+        TurnFailed as TurnFailed,
+    )
+    from agent_nodes.errors import (
+        UserInputRequired as UserInputRequired,
+    )
+    from agent_nodes.events import AgentStreamEvent as AgentStreamEvent
+    from agent_nodes.host import AgentHost as AgentHost
+    from agent_nodes.host import UsageReport as UsageReport
+    from agent_nodes.options import AgentInput as AgentInput
+    from agent_nodes.options import AgentOutputPayload as AgentOutputPayload
+    from agent_nodes.runtime import (
+        AgentRun as AgentRun,
+    )
+    from agent_nodes.runtime import (
+        AgentRunResult as AgentRunResult,
+    )
+    from agent_nodes.runtime import (
+        AgentRuntime as AgentRuntime,
+    )
+    from agent_nodes.runtime import (
+        create_agent as create_agent,
+    )
+    from agent_nodes.runtime_options import AgentOptions as AgentOptions
+    from agent_nodes.store.storage import (
+        AgentStorage as AgentStorage,
+    )
+    from agent_nodes.store.storage import (
+        AgentStorageFactory as AgentStorageFactory,
+    )
+    from agent_nodes.store.storage import (
+        memory_storage as memory_storage,
+    )
+    from agent_nodes.store.storage import (
+        sqlite_storage as sqlite_storage,
+    )
+    from agent_nodes.tools.base import AgentTool as AgentTool
+    from agent_nodes.tools.base import AgentToolResult as AgentToolResult
+
+_HOME = {
+    "AbortSignal": "_aio",
+    "AgentBusy": "errors",
+    "AgentClosed": "errors",
+    "AgentError": "errors",
+    "AgentHost": "host",
+    "AgentInput": "options",
+    "AgentOptions": "runtime_options",
+    "AgentOutputPayload": "options",
+    "AgentRun": "runtime",
+    "AgentRunResult": "runtime",
+    "AgentRuntime": "runtime",
+    "AgentStorage": "store.storage",
+    "AgentStorageFactory": "store.storage",
+    "AgentStreamEvent": "events",
+    "AgentTool": "tools.base",
+    "AgentToolResult": "tools.base",
+    "ExecutionAborted": "errors",
+    "InputValidationError": "errors",
+    "RequestConflict": "errors",
+    "SessionBusy": "errors",
+    "SessionFileError": "errors",
+    "SessionLost": "errors",
+    "StorageError": "errors",
+    "TurnFailed": "errors",
+    "UsageReport": "host",
+    "UserInputRequired": "errors",
+    "create_agent": "runtime",
+    "memory_storage": "store.storage",
+    "sqlite_storage": "store.storage",
+}
+
+__all__ = [
+    "AbortSignal",
+    "AgentBusy",
+    "AgentClosed",
+    "AgentError",
+    "AgentHost",
+    "AgentInput",
+    "AgentOptions",
+    "AgentOutputPayload",
+    "AgentRun",
+    "AgentRunResult",
+    "AgentRuntime",
+    "AgentStorage",
+    "AgentStorageFactory",
+    "AgentStreamEvent",
+    "AgentTool",
+    "AgentToolResult",
+    "ExecutionAborted",
+    "InputValidationError",
+    "RequestConflict",
+    "SessionBusy",
+    "SessionFileError",
+    "SessionLost",
+    "StorageError",
+    "TurnFailed",
+    "UsageReport",
+    "UserInputRequired",
+    "create_agent",
+    "memory_storage",
+    "sqlite_storage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'agent_nodes' has no attribute {name!r}")
+    value = getattr(import_module(f"agent_nodes.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -6,13 +6,11 @@ DDL = """\
 CREATE TABLE meta ( sid INTEGER NOT NULL, schema_version INTEGER NOT NULL, next_id INTEGER NOT NULL, seq INTEGER NOT NULL, owner_id VARCHAR NOT NULL, session_id VARCHAR NOT NULL, project VARCHAR NOT NULL, conversation_id VARCHAR NOT NULL, session_key VARCHAR NOT NULL, main_target INTEGER NOT NULL, environment_id VARCHAR NOT NULL, created_at FLOAT NOT NULL, PRIMARY KEY (sid) );
 CREATE TABLE target ( id INTEGER NOT NULL, kind VARCHAR NOT NULL, parent_id INTEGER, fork_entry INTEGER, owner_task INTEGER, ancestry TEXT NOT NULL, head_entry INTEGER, tip_entry INTEGER, model TEXT, effort VARCHAR, config_version INTEGER NOT NULL, provider_session VARCHAR, context_used INTEGER, context_total INTEGER, deleted BOOLEAN NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE entry ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, stream VARCHAR, kind VARCHAR NOT NULL, turn_id INTEGER, task_id INTEGER, head INTEGER, tokens INTEGER, message TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id) );
-CREATE INDEX entry_head ON entry (target_id, id) WHERE head IS NOT NULL;
 CREATE INDEX entry_target ON entry (target_id, id);
 CREATE TABLE turn ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, task_id INTEGER, status VARCHAR NOT NULL, reason VARCHAR, detail VARCHAR, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, started_seq INTEGER NOT NULL, ended_seq INTEGER, PRIMARY KEY (id), UNIQUE (sid, request_id) );
 CREATE INDEX turn_live ON turn (id) WHERE status IN ('running', 'waiting');
 CREATE TABLE receipt ( sid INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, type VARCHAR NOT NULL, digest VARCHAR NOT NULL, result TEXT, seq INTEGER NOT NULL, PRIMARY KEY (sid, request_id) ) WITHOUT ROWID;
 CREATE TABLE inbox ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, state VARCHAR NOT NULL, content TEXT NOT NULL, turn_id INTEGER, PRIMARY KEY (id) );
-CREATE INDEX inbox_queued ON inbox (target_id, id) WHERE state = 'queued';
 CREATE TABLE task ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, owner_task INTEGER, turn_id INTEGER, name VARCHAR NOT NULL, version INTEGER NOT NULL, status VARCHAR NOT NULL, phase VARCHAR NOT NULL, checkpoint TEXT, input TEXT, outcome TEXT, call_id VARCHAR, tool VARCHAR, replay VARCHAR, background BOOLEAN NOT NULL, abort_requested BOOLEAN NOT NULL, wait_policy VARCHAR, wake_at FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE INDEX task_live ON task (id) WHERE status <> 'terminal';
 CREATE TABLE task_wait ( task_id INTEGER NOT NULL, on_id INTEGER NOT NULL, PRIMARY KEY (task_id, on_id) ) WITHOUT ROWID;
@@ -21,6 +19,7 @@ CREATE TABLE memo ( task_id INTEGER NOT NULL, name VARCHAR NOT NULL, value TEXT,
 CREATE TABLE progress ( stream VARCHAR NOT NULL, n INTEGER NOT NULL, block INTEGER NOT NULL, kind VARCHAR NOT NULL, delta VARCHAR NOT NULL, PRIMARY KEY (stream, n) ) WITHOUT ROWID;
 CREATE TABLE decision ( sid INTEGER NOT NULL, id INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, kind VARCHAR NOT NULL, prompt TEXT NOT NULL, state VARCHAR NOT NULL, answer TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE usage_record ( sid INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (sid, record_id) ) WITHOUT ROWID;
+CREATE INDEX usage_turn ON usage_record (turn_id);
 CREATE TABLE usage_total ( target_id INTEGER NOT NULL, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, PRIMARY KEY (target_id, model) ) WITHOUT ROWID;
 CREATE TABLE document ( id INTEGER NOT NULL, scope VARCHAR NOT NULL, owner_id INTEGER NOT NULL, kind VARCHAR NOT NULL, "key" VARCHAR NOT NULL, version INTEGER NOT NULL, value TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE document_past ( document_id INTEGER NOT NULL, seq INTEGER NOT NULL, value TEXT, PRIMARY KEY (document_id, seq) ) WITHOUT ROWID;
@@ -135,6 +134,12 @@ INSERT_ACTIVITY = Statement(
     ('data',),
     {'turn_id': None, 'task_id': None, 'data': None},
 )
+COUNTERS = Statement(
+    'SELECT meta.seq, meta.next_id FROM meta WHERE meta.sid = ?',
+    ('sid',),
+    (),
+    {'sid': 1},
+)
 OWN = Statement(
     'UPDATE meta SET owner_id=? WHERE meta.sid = ?',
     ('owner_id', 'sid'),
@@ -147,51 +152,128 @@ FENCE = Statement(
     (),
     {'sid': 1},
 )
-META = Statement(
+ABOUT = Statement(
+    'SELECT meta.schema_version, meta.seq, meta.owner_id, meta.session_id, meta.project, meta.conversation_id, meta.session_key, meta.main_target, meta.environment_id, meta.created_at FROM meta WHERE meta.sid = ?',
+    ('sid',),
+    (),
+    {'sid': 1},
+)
+SESSION = Statement(
     'SELECT meta.sid, meta.schema_version, meta.next_id, meta.seq, meta.owner_id, meta.session_id, meta.project, meta.conversation_id, meta.session_key, meta.main_target, meta.environment_id, meta.created_at FROM meta WHERE meta.sid = ?',
     ('sid',),
     (),
     {'sid': 1},
 )
-TURN_LIVE = Statement(
-    "SELECT turn.sid, turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.total_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.started_seq, turn.ended_seq FROM turn WHERE turn.status IN ('running', 'waiting') ORDER BY turn.id",
-)
-TURN_OF_REQUEST = Statement(
-    'SELECT turn.sid, turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.total_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.started_seq, turn.ended_seq FROM turn WHERE turn.sid = ? AND turn.request_id = ?',
-    ('sid', 'request_id'),
+SESSION_CREATE = Statement(
+    'UPDATE meta SET session_id=?, project=?, conversation_id=?, session_key=?, created_at=? WHERE meta.sid = ?',
+    ('session_id', 'project', 'conversation_id', 'session_key', 'created_at', 'sid'),
     (),
     {'sid': 1},
+)
+TARGET = Statement(
+    'SELECT target.id, target.kind, target.parent_id, target.fork_entry, target.owner_task, target.ancestry, target.head_entry, target.tip_entry, target.model, target.effort, target.config_version, target.provider_session, target.context_used, target.context_total, target.deleted FROM target WHERE target.id = ?',
+    ('id',),
+)
+CONTEXT = Statement(
+    'SELECT entry.id, entry.message FROM entry WHERE entry.target_id = ? AND entry.id >= ? ORDER BY entry.id',
+    ('target_id', 'head'),
+)
+LIVE_TASKS = Statement(
+    "SELECT task.id, task.target_id, task.owner_task, task.turn_id, task.name, task.status, task.phase, task.checkpoint, task.input, task.call_id, task.tool, task.replay, task.abort_requested, task.wake_at FROM task WHERE status <> 'terminal' ORDER BY task.id",
+)
+LIVE_TURNS = Statement(
+    "SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls FROM turn WHERE status IN ('running', 'waiting') ORDER BY turn.id",
 )
 RECEIPT = Statement(
-    'SELECT receipt.sid, receipt.request_id, receipt.target_id, receipt.type, receipt.digest, receipt.result, receipt.seq FROM receipt WHERE receipt.sid = ? AND receipt.request_id = ?',
+    'SELECT receipt.type, receipt.digest, receipt.result FROM receipt WHERE receipt.sid = ? AND receipt.request_id = ?',
     ('sid', 'request_id'),
     (),
     {'sid': 1},
 )
-TASK_LIVE = Statement(
-    "SELECT task.id, task.target_id, task.owner_task, task.turn_id, task.name, task.version, task.status, task.phase, task.checkpoint, task.input, task.outcome, task.call_id, task.tool, task.replay, task.background, task.abort_requested, task.wait_policy, task.wake_at, task.seq FROM task WHERE task.status != 'terminal' ORDER BY task.id",
+TURN_OF_REQUEST = Statement(
+    'SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls FROM turn WHERE turn.sid = ? AND turn.request_id = ?',
+    ('sid', 'request_id'),
+    (),
+    {'sid': 1},
 )
-TASK_WAITERS = Statement(
-    'SELECT task_wait.task_id FROM task_wait WHERE task_wait.on_id = ?',
+TURN_END = Statement(
+    'UPDATE turn SET status=?, reason=?, detail=?, ended_seq=? WHERE turn.id = ?',
+    ('status', 'reason', 'detail', 'ended_seq', 'id'),
+)
+TURN_REOPEN = Statement(
+    "UPDATE turn SET task_id=?, status='running', reason=NULL, detail=NULL, ended_seq=NULL WHERE turn.id = ?",
+    ('task_id', 'id'),
+)
+TURN_USAGE = Statement(
+    'UPDATE turn SET input_tokens=(turn.input_tokens + ?), output_tokens=(turn.output_tokens + ?), total_tokens=(turn.total_tokens + ?), cached_input_tokens=(turn.cached_input_tokens + ?), cache_creation_tokens=(turn.cache_creation_tokens + ?), reasoning_tokens=(turn.reasoning_tokens + ?), calls=(turn.calls + ?) WHERE turn.id = ?',
+    ('input_tokens', 'output_tokens', 'total_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'id'),
+)
+USAGE_TOTAL = Statement(
+    'INSERT INTO usage_total (target_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (target_id, model) DO UPDATE SET input_tokens = (usage_total.input_tokens + excluded.input_tokens), output_tokens = (usage_total.output_tokens + excluded.output_tokens), cached_input_tokens = (usage_total.cached_input_tokens + excluded.cached_input_tokens), cache_creation_tokens = (usage_total.cache_creation_tokens + excluded.cache_creation_tokens), reasoning_tokens = (usage_total.reasoning_tokens + excluded.reasoning_tokens), calls = (usage_total.calls + excluded.calls), cost = (usage_total.cost + excluded.cost)',
+    ('target_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost'),
+)
+TARGET_TIP = Statement(
+    'UPDATE target SET tip_entry=? WHERE target.id = ?',
+    ('tip_entry', 'id'),
+)
+TARGET_CONTEXT = Statement(
+    'UPDATE target SET tip_entry=?, context_used=?, context_total=? WHERE target.id = ?',
+    ('tip_entry', 'context_used', 'context_total', 'id'),
+)
+TASK = Statement(
+    'SELECT task.id, task.target_id, task.owner_task, task.turn_id, task.name, task.status, task.phase, task.checkpoint, task.input, task.call_id, task.tool, task.replay, task.abort_requested, task.wake_at FROM task WHERE task.id = ?',
+    ('id',),
+)
+TASK_STEP = Statement(
+    'UPDATE task SET status=?, phase=?, checkpoint=?, wake_at=?, seq=? WHERE task.id = ?',
+    ('status', 'phase', 'checkpoint', 'wake_at', 'seq', 'id'),
+    ('checkpoint',),
+)
+TASK_END = Statement(
+    "UPDATE task SET status='terminal', phase='end', checkpoint=NULL, outcome=?, wake_at=NULL, seq=? WHERE task.id = ?",
+    ('outcome', 'seq', 'id'),
+    ('outcome',),
+)
+TASK_ABORT = Statement(
+    'UPDATE task SET abort_requested=1 WHERE task.id = ?',
+    ('id',),
+)
+TASKS_PENDING = Statement(
+    "UPDATE task SET status='pending' WHERE status <> 'terminal' AND task.status = 'running'",
+)
+WAITERS = Statement(
+    'SELECT task_wait.task_id FROM task_wait WHERE task_wait.on_id = ? ORDER BY task_wait.task_id',
     ('on_id',),
 )
-INBOX_QUEUED = Statement(
-    "SELECT inbox.sid, inbox.id, inbox.target_id, inbox.request_id, inbox.mode, inbox.state, inbox.content, inbox.turn_id FROM inbox WHERE inbox.target_id = ? AND inbox.state = 'queued' ORDER BY inbox.id",
-    ('target_id',),
+WAITS_LEFT = Statement(
+    'SELECT task_wait.on_id FROM task_wait WHERE task_wait.task_id = ?  LIMIT 1 OFFSET 0',
+    ('task_id',),
 )
-ENTRY_HEAD = Statement(
-    'SELECT entry.id, entry.head FROM entry WHERE entry.target_id = ? AND entry.id <= ? AND entry.head IS NOT NULL ORDER BY entry.id DESC  LIMIT 1 OFFSET 0',
-    ('target_id', 'ceiling'),
+WAIT_DONE = Statement(
+    'DELETE FROM task_wait WHERE task_wait.on_id = ?',
+    ('on_id',),
 )
-ENTRY_RANGE = Statement(
-    'SELECT entry.id, entry.target_id, entry.stream, entry.kind, entry.turn_id, entry.task_id, entry.head, entry.tokens, entry.message, entry.seq FROM entry WHERE entry.target_id = ? AND entry.id BETWEEN ? AND ? ORDER BY entry.id',
-    ('target_id', 'first', 'last'),
+WAITS_DROPPED = Statement(
+    'DELETE FROM task_wait WHERE task_wait.task_id = ?',
+    ('task_id',),
 )
-PROGRESS_OF_STREAM = Statement(
-    'SELECT progress.stream, progress.n, progress.block, progress.kind, progress.delta FROM progress WHERE progress.stream = ? ORDER BY progress.n',
+PROGRESS = Statement(
+    'SELECT progress.block, progress.kind, progress.delta FROM progress WHERE progress.stream = ? ORDER BY progress.n',
     ('stream',),
 )
-ACTIVITY_OF_TURN = Statement(
-    'SELECT activity.id, activity.target_id, activity.turn_id, activity.task_id, activity.seq, activity.type, activity.data FROM activity WHERE activity.turn_id = ? ORDER BY activity.id',
+PROGRESS_DONE = Statement(
+    'DELETE FROM progress WHERE progress.stream = ?',
+    ('stream',),
+)
+TURN_ENTRIES = Statement(
+    'SELECT entry.id, entry.task_id, entry.message FROM entry WHERE entry.target_id = ? AND entry.id > ? AND entry.id <= ? AND entry.turn_id = ? ORDER BY entry.id',
+    ('target_id', 'after', 'last', 'turn_id'),
+)
+TURN_ACTIVITY = Statement(
+    'SELECT activity.id, activity.task_id, activity.type, activity.data FROM activity WHERE activity.turn_id = ? ORDER BY activity.id',
+    ('turn_id',),
+)
+TURN_RECORDS = Statement(
+    'SELECT usage_record.sid, usage_record.record_id, usage_record.target_id, usage_record.turn_id, usage_record.task_id, usage_record.model, usage_record.input_tokens, usage_record.output_tokens, usage_record.cached_input_tokens, usage_record.cache_creation_tokens, usage_record.reasoning_tokens, usage_record.calls, usage_record.cost, usage_record.seq FROM usage_record WHERE usage_record.turn_id = ? ORDER BY usage_record.seq',
     ('turn_id',),
 )

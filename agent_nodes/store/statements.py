@@ -8,7 +8,20 @@ of all tables are generated without being listed here.
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Column, ColumnElement, Delete, Table, Update, bindparam, delete, select, update
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Delete,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import SQLModel
 
 from agent_nodes.store import tables
@@ -23,6 +36,15 @@ task, task_wait, memo, progress, decision = (
 )
 usage_record, usage_total, activity = (_of[name] for name in ("usage_record", "usage_total", "activity"))
 document, document_past, record, catalog = (_of[name] for name in ("document", "document_past", "record", "catalog"))
+
+COUNTER_NAMES = [
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "calls",
+]
 
 
 def param(name: str, of: Column[Any] | None = None) -> BindParameter[Any]:
@@ -52,34 +74,119 @@ def delete_by(table: Table, *keys: str) -> Delete:
 
 # -- ownership ---------------------------------------------------------------------------------------------------------
 
+COUNTERS = select(meta.c.seq, meta.c.next_id).where(mine(meta))
 OWN = update(meta).where(mine(meta)).values(owner_id=param("owner_id"))
 FENCE = (
     update(meta)
     .where(mine(meta), meta.c.owner_id == param("me"), meta.c.seq == param("was"))
     .values(seq=param("now"), next_id=param("nid"))
 )
-META = select(meta).where(mine(meta))
+ABOUT = select(*[column for column in meta.c if column.name not in ("sid", "next_id")]).where(mine(meta))
 
-# -- hot reads: one index each, whatever the length of the history -----------------------------------------------------
+# -- what opening reads ------------------------------------------------------------------------------------------------
 
-TURN_LIVE = select(turn).where(turn.c.status.in_(["running", "waiting"])).order_by(turn.c.id)
-TURN_OF_REQUEST = select(turn).where(*by(turn, "request_id"))
-RECEIPT = select(receipt).where(*by(receipt, "request_id"))
-TASK_LIVE = select(task).where(task.c.status != "terminal").order_by(task.c.id)
-TASK_WAITERS = select(task_wait.c.task_id).where(*by(task_wait, "on_id"))
-INBOX_QUEUED = (
-    select(inbox).where(inbox.c.target_id == param("target_id"), inbox.c.state == "queued").order_by(inbox.c.id)
+SESSION = select(meta).where(mine(meta))
+SESSION_CREATE = (
+    update(meta)
+    .where(mine(meta))
+    .values({name: param(name) for name in ["session_id", "project", "conversation_id", "session_key", "created_at"]})
 )
-ENTRY_HEAD = (
-    select(entry.c.id, entry.c.head)
-    .where(entry.c.target_id == param("target_id"), entry.c.id <= param("ceiling"), entry.c.head.is_not(None))
-    .order_by(entry.c.id.desc())
-    .limit(1)
-)
-ENTRY_RANGE = (
-    select(entry)
-    .where(entry.c.target_id == param("target_id"), entry.c.id.between(param("first"), param("last")))
+TARGET = select(target).where(*by(target, "id"))
+CONTEXT = (
+    select(entry.c.id, entry.c.message)
+    .where(entry.c.target_id == param("target_id"), entry.c.id >= param("head"))
     .order_by(entry.c.id)
 )
-PROGRESS_OF_STREAM = select(progress).where(*by(progress, "stream")).order_by(progress.c.n)
-ACTIVITY_OF_TURN = select(activity).where(*by(activity, "turn_id")).order_by(activity.c.id)
+_TASK_COLUMNS = [
+    task.c[name]
+    for name in [
+        "id",
+        "target_id",
+        "owner_task",
+        "turn_id",
+        "name",
+        "status",
+        "phase",
+        "checkpoint",
+        "input",
+        "call_id",
+        "tool",
+        "replay",
+        "abort_requested",
+        "wake_at",
+    ]
+]
+_TURN_COLUMNS = [
+    turn.c[name] for name in ["id", "target_id", "request_id", "task_id", "status", "reason", "detail", *COUNTER_NAMES]
+]
+LIVE_TASKS = select(*_TASK_COLUMNS).where(literal_column("status <> 'terminal'")).order_by(task.c.id)
+LIVE_TURNS = select(*_TURN_COLUMNS).where(literal_column("status IN ('running', 'waiting')")).order_by(turn.c.id)
+
+# -- the turn ----------------------------------------------------------------------------------------------------------
+
+RECEIPT = select(receipt.c.type, receipt.c.digest, receipt.c.result).where(*by(receipt, "request_id"))
+TURN_OF_REQUEST = select(*_TURN_COLUMNS).where(mine(turn), turn.c.request_id == param("request_id"))
+TURN_END = update_by(turn, "id", "status", "reason", "detail", "ended_seq")
+TURN_REOPEN = (
+    update(turn)
+    .where(*by(turn, "id"))
+    .values(status="running", reason=None, detail=None, ended_seq=None, task_id=param("task_id", turn.c.task_id))
+)
+TURN_USAGE = (
+    update(turn)
+    .where(*by(turn, "id"))
+    .values({name: turn.c[name] + param(name, turn.c[name]) for name in [*COUNTER_NAMES, "total_tokens"]})
+)
+_total = sqlite_insert(usage_total).values(
+    {name: param(name) for name in ["target_id", "model", *COUNTER_NAMES, "cost"]}
+)
+USAGE_TOTAL = _total.on_conflict_do_update(
+    index_elements=[usage_total.c.target_id, usage_total.c.model],
+    set_={name: usage_total.c[name] + _total.excluded[name] for name in [*COUNTER_NAMES, "cost"]},
+)
+TARGET_TIP = update_by(target, "id", "tip_entry")
+TARGET_CONTEXT = update_by(target, "id", "tip_entry", "context_used", "context_total")
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+TASK = select(*_TASK_COLUMNS).where(*by(task, "id"))
+TASK_STEP = update_by(task, "id", "status", "phase", "checkpoint", "wake_at", "seq")
+TASK_END = (
+    update(task)
+    .where(*by(task, "id"))
+    .values(
+        status="terminal",
+        phase="end",
+        checkpoint=None,
+        wake_at=None,
+        outcome=param("outcome", task.c.outcome),
+        seq=param("seq", task.c.seq),
+    )
+)
+TASK_ABORT = update(task).where(*by(task, "id")).values(abort_requested=True)
+TASKS_PENDING = (
+    update(task).where(literal_column("status <> 'terminal'"), task.c.status == "running").values(status="pending")
+)
+WAITERS = select(task_wait.c.task_id).where(task_wait.c.on_id == param("on_id")).order_by(task_wait.c.task_id)
+WAITS_LEFT = select(task_wait.c.on_id).where(task_wait.c.task_id == param("task_id")).limit(1)
+WAIT_DONE = delete_by(task_wait, "on_id")
+WAITS_DROPPED = delete_by(task_wait, "task_id")
+PROGRESS = (
+    select(progress.c.block, progress.c.kind, progress.c.delta).where(*by(progress, "stream")).order_by(progress.c.n)
+)
+PROGRESS_DONE = delete_by(progress, "stream")
+
+# -- what a repeated request, hosts and other processes read -----------------------------------------------------------
+
+TURN_ENTRIES = (
+    select(entry.c.id, entry.c.task_id, entry.c.message)
+    .where(entry.c.target_id == param("target_id"), entry.c.id > param("after"), entry.c.id <= param("last"))
+    .where(entry.c.turn_id == param("turn_id"))
+    .order_by(entry.c.id)
+)
+TURN_ACTIVITY = (
+    select(activity.c.id, activity.c.task_id, activity.c.type, activity.c.data)
+    .where(activity.c.turn_id == param("turn_id"))
+    .order_by(activity.c.id)
+)
+TURN_RECORDS = select(usage_record).where(usage_record.c.turn_id == param("turn_id")).order_by(usage_record.c.seq)

@@ -101,10 +101,7 @@ class TargetRow(Row, table=True):
 class EntryRow(Row, table=True):
     """``head`` (of a marker) is the first entry that stays in the context; ``stream`` names the attempt behind it."""
 
-    __table_args__ = (
-        Index("entry_target", "target_id", "id"),
-        _where("entry_head", "target_id", "id", where="head IS NOT NULL"),
-    )
+    __table_args__ = (Index("entry_target", "target_id", "id"),)
     id: int = _key()
     target_id: int = _int()
     stream: str | None = None
@@ -155,7 +152,6 @@ class ReceiptRow(Row, table=True):
 
 
 class InboxRow(Row, table=True):
-    __table_args__ = (_where("inbox_queued", "target_id", "id", where="state = 'queued'"),)
     sid: int = _sid()
     id: int = _key()
     target_id: int = _int()
@@ -232,7 +228,7 @@ class DecisionRow(Row, table=True):
 
 
 class UsageRecordRow(Row, table=True):
-    __table_args__ = NO_ROWID
+    __table_args__ = (Index("usage_turn", "turn_id"), NO_ROWID)
     sid: int = _sid(key=True)
     record_id: str = Field(primary_key=True)
     target_id: int = _int()

@@ -1,0 +1,59 @@
+"""What every phase works with: the configuration, the line to the disk, the committed state and the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agent_nodes._clock import Clock
+from agent_nodes.engine.config import EngineConfig
+from agent_nodes.engine.context import Context
+from agent_nodes.engine.projection import Projection
+from agent_nodes.engine.scheduler import Definition, Scheduler
+from agent_nodes.messages import SystemMessage
+from agent_nodes.store.line import Line, Tx
+from agent_nodes.store.records import Task, Turn
+from agent_nodes.store.writes import append_entry
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Engine:
+    config: EngineConfig
+    line: Line
+    projection: Projection
+    scheduler: Scheduler
+    definitions: Mapping[str, Definition]
+    session_id: str
+    main_target: int
+    results: Any = None
+    """Collects tool results that come together (see ``tool_task.Results``)."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.config.clock
+
+    async def commit(self, label: str, fn: Callable[[Tx], T], *, durable: bool = True) -> T:
+        return await self.line.commit(label, fn, durable=durable)
+
+    def turn(self, task: Task) -> Turn:
+        return self.projection.turns[task.turn_id or 0]
+
+    def context(self, target_id: int) -> Context:
+        return self.projection.contexts[target_id]
+
+    def wake(self, tx: Tx, task: Task) -> None:
+        self.definitions[task.name].wake(self, tx, task)
+
+    def new_system(self, target_id: int) -> SystemMessage | None:
+        """The system message to store before the next request, None where the one in force still says it all."""
+        system = self.config.system
+        current = self.context(target_id).system
+        return None if current is system or current == system else system
+
+
+def put_system(tx: Tx, target_id: int, system: SystemMessage | None) -> None:
+    if system is not None:
+        append_entry(tx, target_id, "system", system)

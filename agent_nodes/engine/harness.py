@@ -1,0 +1,300 @@
+"""An open session: opens and reconciles it, takes submissions, stops, pauses, fails and closes.
+
+Opening calls no model. A turn that was cut off goes on when somebody submits to the session, by the very code that runs
+a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agent_nodes.engine import generation, inbox, recovery, tool_task
+from agent_nodes.engine.config import EngineConfig
+from agent_nodes.engine.context import Context
+from agent_nodes.engine.core import Engine
+from agent_nodes.engine.projection import ContextMeter, Projection, TurnSink
+from agent_nodes.engine.replay import StoredTurn, stored_turn
+from agent_nodes.engine.scheduler import Scheduler
+from agent_nodes.engine.turn import NAME, Checkpoint, Ending, close_turn
+from agent_nodes.errors import AgentClosed, AgentError, SessionFileError, SessionLost, StorageError
+from agent_nodes.messages import repair_text
+from agent_nodes.options import AgentInput
+from agent_nodes.store import _sql, reads
+from agent_nodes.store.line import Line, Tx
+from agent_nodes.store.records import Task, Turn
+from agent_nodes.store.storage import AgentStorageFactory
+from agent_nodes.store.writes import drop_progress, drop_waits, mark_abort, set_tip
+
+DEFINITIONS = {NAME: generation.DEFINITION, tool_task.NAME: tool_task.DEFINITION}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNames:
+    """What a session file says about itself when it is made."""
+
+    project: str = ""
+    conversation_id: str = ""
+    session_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A submission's turn as it stood then, followed by ``sink``, which first gets what the turn had put out before.
+    ``finished`` are the request ids of older turns that had to end before."""
+
+    turn: Turn
+    sink: TurnSink
+    finished: Sequence[str]
+
+
+class Harness:
+    """Made by :meth:`open`. One submission is followed at a time; the runtime above sees to that."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._closed = False
+        self._unsettled = False
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @classmethod
+    async def open(cls, config: EngineConfig, storage: AgentStorageFactory, names: SessionNames) -> Harness:
+        """Take the session, load its context and live work, settle stops that were cut off.
+
+        Raises ``SessionBusy``, ``SessionFileError`` or ``StorageError``; nothing is held then.
+        """
+        line = await Line.open(storage, owner_id=config.clock.new_id())
+        try:
+            return await cls._load(config, line, names)
+        except BaseException:
+            await line.close()
+            raise
+
+    @classmethod
+    async def _load(cls, config: EngineConfig, line: Line, names: SessionNames) -> Harness:
+        scheduler = Scheduler(DEFINITIONS)
+        projection = Projection(scheduler.put)
+        session_id = await _session_id(line, config, names)
+        main = 1
+        state, tasks, turns = await line.read(
+            lambda tx: (reads.target_state(tx, main), reads.live_tasks(tx), reads.live_turns(tx))
+        )
+        context = projection.contexts[main] = Context()
+        for message in state.messages:
+            context.add(message)
+        if state.context_used is not None:
+            projection.meters[main] = ContextMeter(main, state.context_used, state.context_total)
+        projection.tasks.update({task.id: task for task in tasks})
+        projection.turns.update({turn.id: turn for turn in turns})
+        line.subscribe(projection.apply)
+        engine = Engine(config, line, projection, scheduler, DEFINITIONS, session_id, main)
+        engine.results = tool_task.Results(engine)
+        harness = cls(engine)
+        scheduler.start(engine, projection.tasks, harness.fault)
+        await harness.reconcile()
+        return harness
+
+    # -- submissions ---------------------------------------------------------------------------------------------------
+
+    async def submit(self, given: AgentInput, request_id: str) -> Submitted:
+        """Admit, join, reopen or find the submission; older unfinished turns end first when it is new.
+
+        Raises as :func:`inbox.admit` does, and whatever the storage raises.
+        """
+        if self._closed:
+            raise AgentClosed("The agent is closed. Create it again to go on.")
+        engine = self._engine
+        if self._unsettled:
+            await self.reconcile()
+        finished: list[str] = []
+        if engine.projection.turns:
+            known = await self._find(given, request_id)
+            if known is not None:
+                return await self._again(given, known)
+            finished = await self._finish_older()
+        admitted = await inbox.admit(engine, given, request_id)
+        if isinstance(admitted, inbox.Known):
+            return await self._again(given, admitted.turn)
+        return self._follow(admitted, None, finished)
+
+    async def _find(self, given: AgentInput, request_id: str) -> Turn | None:
+        def read(tx: Tx) -> Turn | None:
+            receipt = reads.receipt(tx, request_id)
+            if receipt is None:
+                return None
+            return inbox.check_known(given, request_id, receipt, reads.turn_of_request(tx, request_id))
+
+        return await self._engine.line.read(read)
+
+    async def _again(self, given: AgentInput, turn: Turn) -> Submitted:
+        engine = self._engine
+        if turn.status == "unanswered" and given.reopen:
+            stored = await self._stored(turn)
+            return self._follow(await inbox.reopen(engine, turn), stored, ())
+        stored = await self._stored(turn)
+        return self._follow(turn, stored, ())
+
+    async def _stored(self, turn: Turn) -> StoredTurn:
+        return await self._engine.line.read(lambda tx: stored_turn(tx, turn, 2**62))
+
+    def _follow(self, turn: Turn, stored: StoredTurn | None, finished: Sequence[str]) -> Submitted:
+        projection = self._engine.projection
+        sink = projection.follow(turn.id)
+        if stored is not None:
+            sink.channel.put([*stored.usage, *stored.events()])
+        if turn.id in projection.turns:
+            self._engine.scheduler.activate(turn.id)
+        else:
+            sink.finish(turn)
+        return Submitted(turn, sink, finished)
+
+    async def _finish_older(self) -> list[str]:
+        """Let every unfinished turn run to its end, oldest first; what becomes of them is in the store."""
+        engine = self._engine
+        finished: list[str] = []
+        for turn in sorted(engine.projection.turns.values(), key=lambda turn: turn.id):
+            end = engine.projection.end_of(turn.id)
+            engine.scheduler.activate(turn.id)
+            await end
+            finished.append(turn.request_id)
+        return finished
+
+    # -- stop, pause, fail, close --------------------------------------------------------------------------------------
+
+    async def stop(self, turn_id: int, detail: str) -> None:
+        """The user's stop: marked first, then everything of the turn ends, then that is recorded. Never resumed by
+        itself."""
+        engine = self._engine
+        task = self._generation(turn_id)
+        if task is None:
+            return
+        await engine.commit("abort.mark", lambda tx: _mark(tx, task.id))
+        engine.projection.signal(turn_id).set(detail)
+        await self._halt(turn_id)
+        await self._settle_turns([turn_id], "abort.settle", Ending("aborted", detail))
+
+    async def pause(self) -> None:
+        """Shutdown: everything ends where it is, nothing is marked, every turn stays resumable."""
+        for turn_id in list(self._engine.projection.turns):
+            self._engine.projection.signal(turn_id).set("shutdown")
+            self._engine.projection.signals.pop(turn_id, None)
+        self._unsettled = True
+        await self._halt(None)
+        await self.reconcile()
+
+    async def fail(self, error: Exception) -> None:
+        """A failure of the runtime or the host: all unfinished work of this owner ends, with the cause kept."""
+        ending = Ending("runtime_failure", repair_text(f"{type(error).__name__}: {error}"))
+        for turn_id in list(self._engine.projection.turns):
+            self._engine.projection.signal(turn_id).set(ending.detail)
+        await self._halt(None)
+        await self._settle_turns(list(self._engine.projection.turns), "failure.settle", ending)
+
+    def fault(self, task: Task, error: Exception) -> None:
+        """A phase raised. A broken store can record nothing: whoever follows is told, and the turn stays as it is."""
+        if isinstance(error, StorageError | SessionLost | SessionFileError | AgentClosed):
+            self._unsettled = True
+            self._engine.projection.break_off(error)
+            self._engine.scheduler.spawn(self._halt(None))
+        else:
+            self._engine.scheduler.spawn(self._fail_or_break_off(error))
+
+    async def _fail_or_break_off(self, error: Exception) -> None:
+        try:
+            await self.fail(error)
+        except AgentError as worse:
+            self._engine.projection.break_off(worse)
+
+    async def close(self) -> None:
+        """Pause and give the session free. The lock is free when this returns or raises."""
+        if self._closed:
+            return
+        self._closed = True
+        self._engine.projection.break_off(
+            AgentClosed("The agent was closed during the run; the turn goes on when its request_id is submitted again.")
+        )
+        try:
+            await self.pause()
+        finally:
+            await self._engine.scheduler.drain()
+            await self._engine.line.close()
+
+    async def _halt(self, turn_id: int | None) -> None:
+        await self._engine.scheduler.halt(turn_id)
+        await self._engine.results.idle()
+
+    async def reconcile(self) -> None:
+        """Make what an owner left running ready to be taken over, and finish stops that it did not."""
+        projection = self._engine.projection
+        left = [task for task in projection.tasks.values() if task.status == "running"]
+        if left:
+            await self._engine.commit("open.reconcile", lambda tx: _make_pending(tx, left))
+        stopped = [t.turn_id for t in projection.tasks.values() if t.abort_requested and t.turn_id is not None]
+        if stopped:
+            detail = "The turn was stopped."
+            await self._settle_turns(stopped, "abort.settle", Ending("aborted", detail))
+        self._unsettled = False
+
+    async def _settle_turns(self, turn_ids: Sequence[int], label: str, ending: Ending) -> None:
+        if any(turn_id in self._engine.projection.turns for turn_id in turn_ids):
+            await self._engine.commit(label, lambda tx: self._settle(tx, turn_ids, ending))
+
+    def _settle(self, tx: Tx, turn_ids: Sequence[int], ending: Ending) -> None:
+        """Ends turns whose work has been halted: partial text stays, open calls get a result that says so."""
+        engine = self._engine
+        for turn_id in turn_ids:
+            task = self._generation(turn_id)
+            if task is None:
+                continue
+            for call in [t for t in engine.projection.tasks.values() if t.owner_task == task.id]:
+                drop_progress(tx, tool_task.tool_call_id(call))
+                entry, _ = tool_task.settle(engine, tx, call, tool_task.stopped_result(call))
+                drop_waits(tx, call)
+                set_tip(tx, call.target_id, entry)
+            drop_waits(tx, task)
+            if task.phase == "request":
+                kept = recovery.kept_of(engine, reads.progress(tx, Checkpoint.of(task).stream))
+                recovery.abandon(engine, tx, task, kept, ending)
+            else:
+                close_turn(engine, tx, engine.turn(task), ending, tip=None)
+
+    def _generation(self, turn_id: int) -> Task | None:
+        turn = self._engine.projection.turns.get(turn_id)
+        return None if turn is None else self._engine.projection.tasks.get(turn.task_id or 0)
+
+
+def _mark(tx: Tx, task_id: int) -> None:
+    """Nothing to mark when the turn ended just before."""
+    task = reads.task(tx, task_id)
+    if task.status != "terminal":
+        mark_abort(tx, task)
+
+
+def _make_pending(tx: Tx, tasks: Sequence[Task]) -> None:
+    tx.run(_sql.TASKS_PENDING)
+    tx.changes.extend(replace(task, status="pending") for task in tasks)
+
+
+async def _session_id(line: Line, config: EngineConfig, names: SessionNames) -> str:
+    """The session's own id; a new file gets it together with its names."""
+    rows = await line.read(lambda tx: tx.rows(_sql.SESSION))
+    meta = dict(zip(_sql.INSERT_META.names, rows[0], strict=True))
+    if meta["session_id"]:
+        return str(meta["session_id"])
+    session_id = config.clock.new_id()
+
+    def create(tx: Tx) -> None:
+        tx.run(
+            _sql.SESSION_CREATE,
+            session_id=session_id,
+            project=names.project,
+            conversation_id=names.conversation_id,
+            session_key=names.session_key,
+            created_at=config.clock.now(),
+        )
+
+    await line.commit("open.create", create)
+    return session_id

@@ -1,0 +1,107 @@
+"""Submissions: one commit makes a prompt a turn with its first request intended, or finds that it is known already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import orjson
+
+from agent_nodes.engine.continuation import reopened
+from agent_nodes.engine.core import Engine, put_system
+from agent_nodes.engine.turn import begin
+from agent_nodes.errors import InputValidationError, RequestConflict
+from agent_nodes.messages import JsonObject, TextBlock, UserMessage, repair_text
+from agent_nodes.options import AgentInput
+from agent_nodes.store import reads
+from agent_nodes.store.line import Tx
+from agent_nodes.store.records import Receipt, Turn
+from agent_nodes.store.writes import add_receipt, add_turn, append_entry, reopen_turn, set_tip
+
+SUBMIT = "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The request id stands in the session already, with its turn."""
+
+    turn: Turn
+
+
+class _KnownRequest(Exception):
+    """Rolls an admission back: the id is taken."""
+
+    def __init__(self, receipt: Receipt, turn: Turn | None) -> None:
+        self.receipt = receipt
+        self.turn = turn
+
+
+def content_digest(given: AgentInput) -> str:
+    content: JsonObject = {"prompt": given.prompt}
+    return blake2b(orjson.dumps(content, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Known:
+    """Admit a new submission, or find the turn of a known one.
+
+    Raises :class:`RequestConflict` when the id is known with other content or for another kind of request, and
+    :class:`InputValidationError` when a prompt is needed and missing.
+    """
+    target_id = engine.main_target
+    system = engine.new_system(target_id)
+    digest = content_digest(given)
+
+    def write(tx: Tx) -> Turn:
+        receipt = reads.receipt(tx, request_id)
+        if receipt is not None:
+            raise _KnownRequest(receipt, reads.turn_of_request(tx, request_id))
+        if given.prompt is None:
+            raise InputValidationError(
+                f"input.prompt: missing; request_id {request_id!r} is not known here", field="prompt"
+            )
+        turn_id, task_id = tx.new_id(), tx.new_id()
+        add_receipt(tx, request_id, target_id, kind=SUBMIT, digest=digest, result={"turn_id": turn_id})
+        turn = add_turn(tx, turn_id, target_id, request_id, task_id)
+        put_system(tx, target_id, system)
+        message = UserMessage((TextBlock(repair_text(given.prompt)),))
+        tip = append_entry(tx, target_id, "user", message, turn_id=turn_id, task_id=task_id)
+        set_tip(tx, target_id, tip)
+        begin(tx, turn, task_id)
+        return turn
+
+    try:
+        return await engine.commit("admit+intent", write)
+    except _KnownRequest as known:
+        return Known(check_known(given, request_id, known.receipt, known.turn))
+
+
+def check_known(given: AgentInput, request_id: str, receipt: Receipt, turn: Turn | None) -> Turn:
+    if turn is None or receipt.type != SUBMIT:
+        raise RequestConflict(
+            f"request_id {request_id!r} belongs to a {receipt.type} command of this session; use a new one."
+        )
+    if given.prompt is not None and receipt.digest != content_digest(given):
+        raise RequestConflict(
+            f"request_id {request_id!r} was used with another prompt. Repeat it with the same prompt (or none) to get "
+            "its result, or use a new request_id for new input."
+        )
+    return turn
+
+
+async def reopen(engine: Engine, turn: Turn) -> Turn:
+    """A failed or stopped turn goes on: fresh budgets, everything committed stays."""
+    context = engine.context(turn.target_id)
+    system = engine.new_system(turn.target_id)
+
+    def write(tx: Tx) -> Turn:
+        task_id = tx.new_id()
+        again = reopen_turn(tx, turn, task_id)
+        put_system(tx, turn.target_id, system)
+        if not context.open_end:
+            message = reopened()
+            tip = append_entry(tx, turn.target_id, "continuation", message, turn_id=turn.id, task_id=task_id)
+            set_tip(tx, turn.target_id, tip)
+        begin(tx, again, task_id)
+        return again
+
+    return await engine.commit("reopen+intent", write)

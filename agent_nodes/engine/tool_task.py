@@ -1,0 +1,275 @@
+"""One tool call as a task: checked before its intent is committed, executed after, its result committed with others
+that came at the same time. Found again after a crash, a call is repeated only where both its stored and its present
+definition say that this is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_nodes.engine.core import Engine
+from agent_nodes.engine.progress import Progress
+from agent_nodes.engine.projection import Show
+from agent_nodes.engine.scheduler import Definition
+from agent_nodes.events import TextDelta, ToolEvent
+from agent_nodes.messages import JsonObject, ToolCall, ToolResultMessage, repair_text
+from agent_nodes.store import reads
+from agent_nodes.store.kinds import TaskStatus
+from agent_nodes.store.line import Tx
+from agent_nodes.store.records import Task
+from agent_nodes.store.writes import (
+    add_activity,
+    add_task,
+    add_wait,
+    append_entry,
+    drop_progress,
+    end_task,
+    set_tip,
+    step_task,
+)
+from agent_nodes.tools.arguments import ToolError, check_arguments, result_of
+from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.shell import MARKER, sweep
+
+NAME = "tool"
+
+_UNKNOWN_OUTCOME = (
+    "[interrupted] The program stopped while this call was running. Whether it took effect is unknown; it was not run "
+    "again. Check the state before you repeat it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call of the model, checked: ready to run, or refused with a text for the model."""
+
+    call: ToolCall
+    tool: AgentTool | None
+    arguments: JsonObject
+    refusal: str | None
+
+
+def plan(engine: Engine, call: ToolCall) -> Plan:
+    tool = engine.config.tools.get(call.name)
+    if tool is None:
+        offered = ", ".join(engine.config.tools) or "none"
+        return Plan(call, None, {}, f"There is no tool named {call.name!r}. Available tools: {offered}.")
+    try:
+        return Plan(call, tool, check_arguments(tool, call.arguments, call.invalid), None)
+    except ToolError as error:
+        return Plan(call, tool, {}, str(error))
+
+
+def open_calls(engine: Engine, tx: Tx, owner: Task, plans: Sequence[Plan], tip: int) -> tuple[bool, int]:
+    """The round's tool tasks under ``owner``: refused calls end at once, parallel ones and the first sequential one
+    start, each further sequential one waits for the one before it. Returns whether any is live, and the last entry."""
+    live = False
+    previous: Task | None = None
+    for item in plans:
+        sequential = item.tool is not None and item.tool.execution == "sequential"
+        if item.refusal is not None:
+            task = _new_task(tx, owner, item, "waiting")
+            started(engine, tx, task)
+            tip, _ = settle(engine, tx, task, AgentToolResult(item.refusal, is_error=True))
+            continue
+        live = True
+        if sequential and previous is not None:
+            task = _new_task(tx, owner, item, "waiting")
+            add_wait(tx, task.id, previous.id)
+        else:
+            task = _new_task(tx, owner, item, "running")
+            started(engine, tx, task)
+        add_wait(tx, owner.id, task.id)
+        if sequential:
+            previous = task
+    return live, tip
+
+
+def _new_task(tx: Tx, owner: Task, item: Plan, status: TaskStatus) -> Task:
+    task = Task(
+        tx.new_id(),
+        owner.target_id,
+        owner.id,
+        owner.turn_id,
+        NAME,
+        status,
+        "call" if status == "waiting" else "execute",
+        {},
+        item.arguments,
+        call_id=item.call.id,
+        tool=item.call.name,
+        replay=None if item.tool is None else item.tool.replay,
+    )
+    return add_task(tx, task)
+
+
+def tool_call_id(task: Task) -> str:
+    """The id hosts see: ours, unique in the session, the same whenever this call is shown."""
+    return f"call-{task.id}"
+
+
+def started(engine: Engine, tx: Tx, task: Task) -> None:
+    turn = engine.turn(task)
+    add_activity(tx, turn, "tool_start", task_id=task.id)
+    tx.changes.append(Show(turn.id, [start_event(task)]))
+
+
+def start_event(task: Task) -> ToolEvent:
+    return ToolEvent("start", tool_call_id(task), task.tool or "", arguments=task.input)
+
+
+def end_event(task: Task, message: ToolResultMessage) -> ToolEvent:
+    return ToolEvent("end", tool_call_id(task), message.name, result=message.text, is_error=message.is_error)
+
+
+def settle(engine: Engine, tx: Tx, task: Task, result: AgentToolResult) -> tuple[int, list[Task]]:
+    """The call's result as an entry, its task ended; returns the entry and the tasks this set free."""
+    message = ToolResultMessage(task.call_id or "", task.tool or "", result.blocks(), result.is_error)
+    entry = append_entry(tx, task.target_id, "tool_result", message, turn_id=task.turn_id, task_id=task.id)
+    turn = engine.turn(task)
+    add_activity(tx, turn, "tool_end", {"is_error": True} if result.is_error else None, task_id=task.id)
+    tx.changes.append(Show(turn.id, [end_event(task, message)]))
+    return entry, end_task(tx, task)
+
+
+# -- phases ------------------------------------------------------------------------------------------------------------
+
+
+def wake(engine: Engine, tx: Tx, task: Task) -> None:
+    """The sequential call before this one has its result: this one's intent joins that commit."""
+    started(engine, tx, step_task(tx, task, "execute", {}))
+
+
+async def execute(engine: Engine, task: Task) -> None:
+    tool = engine.config.tools.get(task.tool or "")
+    progress = Progress(engine, tool_call_id(task), output=True)
+    if task.status == "pending":
+        lost = await _left_behind(engine, task, tool)
+        if lost is not None:
+            await engine.results.put(task, lost, stored=True)
+            return
+    try:
+        result = await _run(engine, task, tool, progress)
+    except asyncio.CancelledError:
+        await progress.finish()
+        raise
+    progress.drop()
+    await engine.results.put(task, result, stored=progress.stored or task.status == "pending")
+
+
+DEFINITION = Definition({"execute": execute}, wake)
+
+
+async def _left_behind(engine: Engine, task: Task, tool: AgentTool | None) -> AgentToolResult | None:
+    """A call that a crash cut off: what it left running is ended first. None when it may run again."""
+    await asyncio.to_thread(sweep, marker(engine, task))
+    if task.replay == "safe" and tool is not None and tool.replay == "safe":
+        return None
+    rows = await engine.line.read(lambda tx: reads.progress(tx, tool_call_id(task)))
+    output = "".join(delta for _, _, delta in rows)
+    text = f"{_UNKNOWN_OUTCOME}\nIts output until then:\n{output}" if output else _UNKNOWN_OUTCOME
+    return AgentToolResult(text, is_error=True)
+
+
+def marker(engine: Engine, task: Task) -> str:
+    return f"{engine.session_id}:{task.id}"
+
+
+async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Progress) -> AgentToolResult:
+    if tool is None:
+        return AgentToolResult(f"The tool {task.tool!r} is not available any more.", is_error=True)
+    turn_id, call_id = task.turn_id or 0, tool_call_id(task)
+
+    def update(output: str) -> None:
+        piece = repair_text(output)
+        if piece:
+            progress.add([TextDelta(piece, 0)])
+            engine.projection.show(turn_id, [ToolEvent("update", call_id, tool.name, output=piece)])
+
+    context = ToolContext(
+        tool_call_id=call_id,
+        workdir=engine.config.workdir,
+        roots=engine.config.roots,
+        signal=engine.projection.signal(turn_id),
+        update=update,
+        environment={MARKER: marker(engine, task)},
+    )
+    try:
+        return result_of(await tool.execute(task.input, context))
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return AgentToolResult("The call was cancelled inside the tool.", is_error=True)
+    except Exception as error:  # any failure of a tool is a result that the model can handle
+        return AgentToolResult(repair_text(str(error)) or type(error).__name__, is_error=True)
+
+
+class Results:
+    """Collects finished calls; those that come while a commit is under way share the next one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._items: list[tuple[Task, AgentToolResult, bool, asyncio.Future[None]]] = []
+        self._flush: asyncio.Task[None] | None = None
+
+    async def put(self, task: Task, result: AgentToolResult, *, stored: bool) -> None:
+        """Returns when the result is on disk. ``stored``: the call may have progress rows to remove."""
+        if not self._engine.scheduler.drives(task.id):
+            return  # given up at a stop or shutdown: its end is recorded already
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._items.append((task, result, stored, done))
+        if self._flush is None:
+            self._flush = self._engine.scheduler.spawn(self._write_all())
+        await done
+
+    async def idle(self) -> None:
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    async def _write_all(self) -> None:
+        try:
+            while self._items:
+                items, self._items = self._items, []
+                try:
+                    await self._write(items)
+                except Exception as error:
+                    for *_, done in items:
+                        if not done.done():
+                            done.set_exception(error)
+                for *_, done in items:
+                    if not done.done():
+                        done.set_result(None)
+        finally:
+            self._flush = None
+
+    async def _write(self, items: Sequence[tuple[Task, AgentToolResult, bool, asyncio.Future[None]]]) -> None:
+        engine = self._engine
+
+        def write(tx: Tx) -> None:
+            free: list[Task] = []
+            tip = 0
+            for task, result, stored, _ in items:
+                if stored:
+                    drop_progress(tx, tool_call_id(task))
+                tip, woken = settle(engine, tx, task, result)
+                free += woken
+            set_tip(tx, items[0][0].target_id, tip)
+            for task in free:
+                engine.wake(tx, task)
+
+        ending = {task.id for task, *_ in items}
+        owners = {task.owner_task for task, *_ in items}
+        left = [t for t in engine.projection.tasks.values() if t.owner_task in owners and t.id not in ending]
+        started_next = any(t.status == "waiting" for t in left)
+        await engine.commit("tool.result+intent" if not left or started_next else "tool.result", write)
+
+
+def stopped_result(task: Task) -> AgentToolResult:
+    """What a call says that a stop or failure of its turn ended."""
+    if task.status == "waiting":
+        return AgentToolResult("[not run] The turn was stopped before this call started.", is_error=True)
+    return AgentToolResult(
+        "[stopped] The turn was stopped while this call was running; what it did until then stands.", is_error=True
+    )

@@ -1,0 +1,94 @@
+"""What commits of a turn are made of: its checkpoint, the intent of a request, retries, and its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_nodes.engine.continuation import Budgets, ContinuationKind, continuation, limit
+from agent_nodes.engine.core import Engine
+from agent_nodes.engine.projection import ContextMeter, Show
+from agent_nodes.events import AgentStreamEvent, RetryEvent, TextDelta, ThinkingDelta
+from agent_nodes.messages import AssistantMessage, JsonObject, TextBlock, ThinkingBlock
+from agent_nodes.store.line import Tx
+from agent_nodes.store.records import Task, Turn
+from agent_nodes.store.writes import add_activity, add_task, append_entry, end_task, end_turn, step_task
+
+NAME = "generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """``step`` counts the turn's requests that led on, ``stream`` names this attempt (its progress, entry and bill)."""
+
+    step: int
+    stream: str
+    budgets: Budgets
+
+    def to_json(self) -> JsonObject:
+        return {"step": self.step, "stream": self.stream, **self.budgets.to_json()}
+
+    @staticmethod
+    def of(task: Task) -> Checkpoint:
+        data = task.checkpoint
+        return Checkpoint(data["step"], data["stream"], Budgets.from_json(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a turn ends without an answer; None in place of one means answered."""
+
+    reason: str
+    detail: str
+
+
+def begin(tx: Tx, turn: Turn, task_id: int) -> Task:
+    """A turn's generation task, its first request intended in the same commit."""
+    checkpoint = Checkpoint(1, str(tx.new_id()), Budgets())
+    task = Task(task_id, turn.target_id, None, turn.id, NAME, "running", "request", checkpoint.to_json(), {})
+    return add_task(tx, task)
+
+
+def intend(tx: Tx, task: Task, step: int, budgets: Budgets) -> Task:
+    """The next request is due: a new attempt with a stream of its own."""
+    checkpoint = Checkpoint(step, str(tx.new_id()), budgets)
+    return step_task(tx, task, "request", checkpoint.to_json())
+
+
+def ask_to_continue(tx: Tx, task: Task, kind: ContinuationKind, kept: AssistantMessage) -> int:
+    message = continuation(kind, kept)
+    return append_entry(tx, task.target_id, "continuation", message, turn_id=task.turn_id, task_id=task.id)
+
+
+def note_retry(tx: Tx, turn: Turn, kind: ContinuationKind, budgets: Budgets, reason: str) -> None:
+    event = RetryEvent(budgets.attempt(kind), limit(kind), reason, kind)
+    data = {"attempt": event.attempt, "max_attempts": event.max_attempts, "reason": reason, "kind": kind}
+    add_activity(tx, turn, "retry", data)
+    tx.changes.append(Show(turn.id, [event]))
+
+
+def close_turn(engine: Engine, tx: Tx, turn: Turn, ending: Ending | None, *, tip: int | None) -> None:
+    """Ends the turn and its task. The activity row remembers the last entry and the meter for a later replay."""
+    meter = engine.projection.meters.get(turn.target_id)
+    for change in tx.changes:
+        if isinstance(change, ContextMeter):
+            meter = change
+    data: JsonObject = {} if tip is None else {"entry": tip}
+    if meter is not None and meter.total is not None:
+        data |= {"used": meter.used, "total": meter.total}
+    add_activity(tx, turn, "turn_end", data)
+    end_task(tx, engine.projection.tasks[turn.task_id or 0])
+    if ending is None:
+        end_turn(tx, turn, "answered", None, None)
+    else:
+        end_turn(tx, turn, "unanswered", ending.reason, ending.detail)
+
+
+def shown_again(message: AssistantMessage) -> list[AgentStreamEvent]:
+    """A stored answer's text and reasoning as one delta a block."""
+    out: list[AgentStreamEvent] = []
+    for index, block in enumerate(message.content):
+        if isinstance(block, TextBlock):
+            out.append(TextDelta(block.text, index))
+        elif isinstance(block, ThinkingBlock) and block.text:
+            out.append(ThinkingDelta(block.text, index))
+    return out

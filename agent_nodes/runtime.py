@@ -1,0 +1,365 @@
+"""The agent behind one object: ``create_agent(...)``, ``run()`` and its events, ``close()``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from agent_nodes._aio import finish
+from agent_nodes._clock import SYSTEM_CLOCK, Clock
+from agent_nodes.engine.harness import Harness, SessionNames, Submitted
+from agent_nodes.errors import (
+    AgentBusy,
+    AgentClosed,
+    ExecutionAborted,
+    RuntimeFailure,
+    UpstreamError,
+    turn_error,
+)
+from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
+from agent_nodes.host import AgentHost, UsageReport, host_of
+from agent_nodes.messages import Usage
+from agent_nodes.options import AgentInput, AgentTurnStatus, agent_input
+from agent_nodes.providers.base import ModelEntry, Provider
+from agent_nodes.runtime_options import (
+    AgentOptions,
+    AgentOptionsDict,
+    agent_options,
+    engine_config,
+    model_of,
+    storage_of,
+)
+from agent_nodes.store.records import Turn, UsageRow
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunResult:
+    """How a run ended. ``text`` is everything the turn said; the parts before and after a round of tools stand in
+    paragraphs of their own. ``replayed``: the turn had ended before this run, nothing was called. ``reason`` and
+    ``detail`` say why there is no answer."""
+
+    request_id: str
+    turn_id: int | None
+    status: AgentTurnStatus
+    text: str
+    usage: Usage
+    reason: str | None = None
+    detail: str | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUsage:
+    """Tokens in the model's context now, of the model's window."""
+
+    used: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedTurn:
+    """A turn that was cut off; submitting its ``request_id`` (or anything new) lets it go on."""
+
+    request_id: str
+    turn_id: int
+    status: str
+
+
+class AgentRun:
+    """One run: iterate it for the events, read :attr:`result` after the end.
+
+    A normal end means answered; anything else raises (see :mod:`agent_nodes.errors`). Leaving the loop, closing the
+    iterator or setting the abort signal stops the turn for good. Cancelling the task that iterates is a shutdown: the
+    turn stays resumable. As an async context manager it has ended one or the other way when the block is left.
+    Iterating it again submits the same ``request_id`` again.
+    """
+
+    def __init__(self, runtime: AgentRuntime, given: AgentInput, host: AgentHost, request_id: str) -> None:
+        self.request_id = request_id
+        self.result: AgentRunResult | None = None
+        self.finished_before: tuple[str, ...] = ()
+        self._runtime = runtime
+        self._input = given
+        self._host = host
+        self._generator: weakref.ref[AsyncGenerator[AgentStreamEvent]] | None = None
+        self._consumer: asyncio.Task[Any] | None = None
+        self._text: list[str] = []
+        self._gap = False
+        self.done = asyncio.Event()
+
+    def __aiter__(self) -> AsyncGenerator[AgentStreamEvent]:
+        generator = self._events()
+        self._generator = weakref.ref(generator)
+        return generator
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        generator = None if self._generator is None else self._generator()
+        if generator is not None:
+            await generator.aclose()
+        elif self._generator is not None:
+            await self.done.wait()
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody holds the iterator any more: its closing is under way."""
+        return self._generator is not None and self._generator() is None
+
+    async def _events(self) -> AsyncGenerator[AgentStreamEvent]:
+        runtime, host = self._runtime, self._host
+        await runtime.enter(self)
+        self._consumer = asyncio.current_task()
+        self._text, self._gap = [], False
+        forget: Callable[[], None] | None = None
+        submitted: Submitted | None = None
+        try:
+            self._check_start()
+            submitted = await runtime.harness.submit(self._input, self.request_id)
+            self.finished_before = tuple(submitted.finished)
+            turn = submitted.turn
+            if host.abort_signal is not None:
+                forget = host.abort_signal.on_set(lambda: runtime.request_stop(turn.id, host.abort_signal))
+            channel = submitted.sink.channel
+            while (batch := await channel.get()) is not None:
+                for item in batch:
+                    if isinstance(item, UsageRow):
+                        await self._report(turn, item)
+                        continue
+                    self._note(item)
+                    if host.on_event is not None:
+                        await self._hook(host.on_event, item)
+                    yield item
+            self._finish(submitted)
+        except GeneratorExit:
+            await finish(self._leave(submitted))
+            raise
+        except asyncio.CancelledError:
+            await finish(runtime.harness.pause())
+            raise
+        finally:
+            if forget is not None:
+                forget()
+            if submitted is not None:
+                runtime.harness.engine.projection.unfollow(submitted.turn.id)
+            runtime.leave(self)
+
+    def _check_start(self) -> None:
+        given = self._input
+        if given.err_code:
+            self.result = AgentRunResult(
+                self.request_id, None, "failed", "", Usage(), reason="upstream", detail=given.err_message
+            )
+            raise UpstreamError(given.err_code, given.err_message)
+        signal = self._host.abort_signal
+        if signal is not None and signal.is_set:
+            self.result = AgentRunResult(self.request_id, None, "aborted", "", Usage(), reason="aborted")
+            raise ExecutionAborted("The run was stopped before it started.")
+
+    def _note(self, event: AgentStreamEvent) -> None:
+        if type(event) is TextDelta:
+            if self._gap:
+                self._gap = False
+                if self._text:
+                    self._text.append("\n\n")
+            self._text.append(event.delta)
+        elif type(event) is ToolEvent:
+            self._gap = True
+
+    async def _report(self, turn: Turn, row: UsageRow) -> None:
+        report = self._host.report_usage
+        if report is not None:
+            harness = self._runtime.harness
+            provider = harness.engine.config.model.provider
+            record = f"{harness.engine.session_id}:{row.record_id}"
+            await self._hook(
+                report, UsageReport(record, self.request_id, turn.id, provider, row.model, row.usage, row.cost)
+            )
+
+    async def _hook(self, hook: Callable[[Any], Any], value: Any) -> None:
+        """Call a hook of the host; one that raises is a failure of the run, recorded before it is raised here."""
+        try:
+            outcome = hook(value)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception as error:
+            await finish(self._runtime.harness.fail(error))
+            name = getattr(hook, "__name__", "hook")
+            raise RuntimeFailure(
+                f"The host's {name} failed ({type(error).__name__}: {error}); the turn ended."
+            ) from error
+
+    async def _leave(self, submitted: Submitted | None) -> None:
+        """The loop was left: a stop, unless its task is being cancelled, which is a shutdown."""
+        consumer = self._consumer
+        if submitted is None or (consumer is not None and (consumer.cancelling() or consumer.cancelled())):
+            await self._runtime.harness.pause()
+        else:
+            await self._runtime.harness.stop(submitted.turn.id, "The run was left before its end.")
+
+    def _finish(self, submitted: Submitted) -> None:
+        sink = submitted.sink
+        if sink.error is not None:
+            raise sink.error
+        turn = sink.turn
+        if turn is None:
+            raise RuntimeFailure("The turn's events ended without its end. This is a bug; the session holds its state.")
+        status: AgentTurnStatus = "answered" if turn.status == "answered" else "failed"
+        if turn.reason == "aborted":
+            status = "aborted"
+        self.result = AgentRunResult(
+            self.request_id,
+            turn.id,
+            status,
+            "".join(self._text),
+            turn.usage,
+            turn.reason,
+            turn.detail,
+            replayed=submitted.turn.status != "running",
+        )
+        if turn.reason is not None:
+            raise turn_error(turn.reason, turn.detail or turn.reason)
+
+
+class AgentRuntime:
+    """An open session with its model and tools; made by :func:`create_agent`. One run at a time."""
+
+    def __init__(self, harness: Harness, provider: Provider, clock: Clock) -> None:
+        self.harness = harness
+        self._provider = provider
+        self._clock = clock
+        self._active: AgentRun | None = None
+        self._closed = False
+
+    @property
+    def session_id(self) -> str:
+        """The session's own id, the same whenever it is opened."""
+        return self.harness.engine.session_id
+
+    def run(self, input: AgentInput | Mapping[str, Any] | str, host: Any = None) -> AgentRun:
+        """One turn; nothing happens before the first event is asked for.
+
+        Raises :class:`~agent_nodes.errors.InputValidationError` naming the field that is wrong. ``host`` is an
+        :class:`~agent_nodes.AgentHost`, a dict of its members or any object that has some of them.
+        """
+        given = agent_input(dict(input) if isinstance(input, Mapping) else input)
+        return AgentRun(self, given, host_of(host), given.request_id or self._clock.new_id())
+
+    def unfinished(self) -> list[UnfinishedTurn]:
+        """Turns that were cut off, oldest first."""
+        turns = sorted(self.harness.engine.projection.turns.values(), key=lambda turn: turn.id)
+        return [UnfinishedTurn(turn.request_id, turn.id, turn.status) for turn in turns]
+
+    def get_context_usage(self) -> ContextUsage | None:
+        """How full the model's context is; None where its window is not known."""
+        engine = self.harness.engine
+        total = engine.config.model.context_window
+        if total is None:
+            return None
+        meter = engine.projection.meters.get(engine.main_target)
+        return ContextUsage(meter.used if meter is not None else engine.context(engine.main_target).tokens, total)
+
+    async def close(self) -> None:
+        """End what runs, within seconds, and give the session free. Unfinished turns stay resumable."""
+        if self._closed:
+            return
+        self._closed = True
+        active = self._active
+        if active is not None and active.left:
+            await active.done.wait()
+        try:
+            await finish(self.harness.close())
+        finally:
+            await self._provider.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- for runs ------------------------------------------------------------------------------------------------------
+
+    async def enter(self, run: AgentRun) -> None:
+        while self._active is not None and self._active.left:
+            await self._active.done.wait()
+        if self._closed:
+            raise AgentClosed("The agent is closed. Create it again to go on.")
+        if self._active is not None:
+            raise AgentBusy("This agent is running already. Wait for that run to end, or create another agent.")
+        self._active = run
+        run.done.clear()
+
+    def leave(self, run: AgentRun) -> None:
+        if self._active is run:
+            self._active = None
+        run.done.set()
+
+    def request_stop(self, turn_id: int, signal: Any) -> None:
+        reason = getattr(signal, "reason", None)
+        self.harness.engine.scheduler.spawn(self.harness.stop(turn_id, reason or "The turn was stopped."))
+
+
+class _Opening:
+    """``await`` it for the runtime, or use it as an async context manager that closes it."""
+
+    def __init__(self, opened: Callable[[], Coroutine[Any, Any, AgentRuntime]]) -> None:
+        self._open = opened
+        self._runtime: AgentRuntime | None = None
+
+    def __await__(self) -> Generator[Any, None, AgentRuntime]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AgentRuntime:
+        runtime = self._runtime = await self._open()
+        return runtime
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._runtime is not None:
+            await self._runtime.close()
+
+
+def create_agent(**options: Unpack[AgentOptionsDict]) -> _Opening:
+    """An agent over one session: ``await create_agent(...)``, or ``async with create_agent(...) as agent``.
+
+    The options are those of :class:`~agent_nodes.AgentOptions`. Raises
+    :class:`~agent_nodes.errors.InputValidationError` before anything is opened, then ``SessionBusy``,
+    ``SessionFileError`` or ``StorageError`` from the session's file.
+    """
+    return _Opening(lambda: open_agent(agent_options(options)))
+
+
+async def open_agent(
+    options: AgentOptions,
+    *,
+    names: SessionNames | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    provider: tuple[ModelEntry, Provider] | None = None,
+) -> AgentRuntime:
+    """:func:`create_agent` with what only hosts and tests decide: the session's names, the clock, the model itself."""
+    if provider is None:
+        from agent_nodes.providers.connect import connect
+
+        entry, key = model_of(options, os.environ)
+        provider = (entry, connect(entry, key, clock=clock, stall_timeout=options.stall_timeout))
+    entry, model = provider
+    try:
+        config = engine_config(options, entry, model, clock)
+        harness = await Harness.open(config, storage_of(options), names or SessionNames())
+    except BaseException:
+        await finish(model.close())
+        raise
+    return AgentRuntime(harness, model, clock)

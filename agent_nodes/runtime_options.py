@@ -1,0 +1,149 @@
+"""The options of :func:`agent_nodes.create_agent`, checked before anything is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_nodes._clock import Clock
+from agent_nodes.engine.config import EngineConfig
+from agent_nodes.engine.prompt import prompt_sections
+from agent_nodes.errors import InputValidationError, validation_error
+from agent_nodes.messages import ApiKind, SystemMessage
+from agent_nodes.options import AgentPermissionPolicy
+from agent_nodes.providers.base import ModelEntry, Provider
+from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
+from agent_nodes.tools.base import AgentTool
+from agent_nodes.tools.policy import resolve, roots
+
+DEFAULT_STALL_TIMEOUT = 300.0
+
+
+class AgentOptionsDict(TypedDict, total=False):
+    """The keyword arguments of :func:`agent_nodes.create_agent`; :class:`AgentOptions` says what each means."""
+
+    database_path: str | os.PathLike[str] | None
+    storage: AgentStorageFactory | None
+    workdir: str | os.PathLike[str] | None
+    allowed_directories: Sequence[str | os.PathLike[str]]
+    system_prompt: str | None
+    provider: str | None
+    model: str | None
+    base_url: str | None
+    api_key: str | None
+    api_kind: ApiKind | None
+    max_tokens: int | None
+    context_window: int | None
+    stall_timeout: float
+    permission_policy: AgentPermissionPolicy
+    tools: Sequence[str] | None
+    extra_tools: Sequence[AgentTool]
+
+
+class AgentOptions(BaseModel):
+    """What an agent is made of.
+
+    ``database_path`` is the session's SQLite file, ``storage`` a factory instead of it; with neither the session lives
+    in memory. Relative paths of tools start in ``workdir`` (default: the process's own). File tools reach ``workdir``
+    and ``allowed_directories``. ``provider``, ``model``, ``base_url``, ``api_key`` and ``api_kind`` choose the model;
+    what is left out comes from the environment. ``stall_timeout``: seconds without any event of the model after which
+    the connection counts as lost. ``tools`` narrows the built-in ones, ``extra_tools`` adds your own.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, defer_build=True)
+
+    database_path: str | Path | None = None
+    storage: Any = None
+    workdir: str | Path | None = None
+    allowed_directories: tuple[str | Path, ...] = ()
+    system_prompt: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
+    api_kind: ApiKind | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    context_window: int | None = Field(default=None, gt=0)
+    stall_timeout: float = Field(default=DEFAULT_STALL_TIMEOUT, gt=0)
+    permission_policy: AgentPermissionPolicy = "workspace"
+    tools: tuple[str, ...] | None = None
+    extra_tools: tuple[Any, ...] = ()
+
+
+_SEQUENCES = ("allowed_directories", "tools", "extra_tools")
+
+
+def agent_options(given: Mapping[str, Any]) -> AgentOptions:
+    """Checked options. Raises :class:`InputValidationError` naming the option that is wrong."""
+    values = dict(given)
+    for name in _SEQUENCES:
+        if isinstance(values.get(name), list):
+            values[name] = tuple(values[name])
+    for name in ("database_path", "workdir"):
+        if isinstance(values.get(name), os.PathLike):
+            values[name] = Path(values[name])
+    try:
+        options = AgentOptions.model_validate(values)
+    except ValidationError as error:
+        raise validation_error(error, where="create_agent") from None
+    if options.storage is not None and options.database_path is not None:
+        raise InputValidationError("create_agent: give either storage or database_path, not both", field="storage")
+    if options.storage is not None and not callable(getattr(options.storage, "open", None)):
+        raise InputValidationError("create_agent: storage: must be a storage factory with open()", field="storage")
+    for tool in options.extra_tools:
+        if not isinstance(tool, AgentTool):
+            raise InputValidationError(
+                "create_agent: extra_tools: every item must be an AgentTool", field="extra_tools"
+            )
+    return options
+
+
+def storage_of(options: AgentOptions) -> AgentStorageFactory:
+    if options.storage is not None:
+        return options.storage
+    if options.database_path is not None:
+        return sqlite_storage(options.database_path)
+    return memory_storage()
+
+
+def model_of(options: AgentOptions, environ: Mapping[str, str]) -> tuple[ModelEntry, str | None]:
+    """The model a turn goes to and its key. Raises :class:`InputValidationError` where one is missing."""
+    from agent_nodes.providers import catalog
+
+    entry = catalog.resolve(
+        options.provider,
+        options.model,
+        options.base_url,
+        options.api_kind,
+        context_window=options.context_window,
+        max_tokens=options.max_tokens,
+        environ=environ,
+    )
+    return entry, catalog.key_for(entry.provider, options.api_key, environ)
+
+
+def engine_config(options: AgentOptions, entry: ModelEntry, provider: Provider, clock: Clock) -> EngineConfig:
+    workdir = Path(os.path.realpath(options.workdir or Path.cwd()))
+    reach = roots(options.permission_policy, workdir, options.allowed_directories)
+    tools = resolve(options.permission_policy, options.tools, options.extra_tools)
+    system = SystemMessage(
+        prompt_sections(options.system_prompt, tools, workdir),
+        tuple(tool.spec() for tool in tools),
+        "openai-completions" if entry.api == "demo" else entry.api,
+        entry.provider,
+        entry.model,
+    )
+    return EngineConfig(
+        clock=clock,
+        model=entry,
+        provider=provider,
+        system=system,
+        tools={tool.name: tool for tool in tools},
+        workdir=workdir,
+        roots=reach,
+        max_tokens=options.max_tokens,
+    )

@@ -44,12 +44,14 @@ class ModelEntry:
 class EncodedPrefix:
     """The encoded messages of one context, append only; owned by the engine, filled by a protocol's ``encode``.
 
-    ``key`` names what the parts depend on (model, start of valid reasoning); another key means: encode anew.
+    ``key`` names what the parts depend on (model, start of valid reasoning); another key means: encode anew. ``seen``
+    holds the call ids in the parts, so that one that comes again gets another.
     """
 
     key: Hashable = None
     count: int = 0
     parts: list[bytes] = field(default_factory=list[bytes])
+    seen: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,91 @@
+"""From a model entry to the provider that speaks to it; loads nothing but the protocol that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from agent_nodes._clock import Clock
+from agent_nodes.providers.base import Failed, ModelEntry, ModelEvent, ModelRequest, Provider
+from agent_nodes.providers.failures import invalid
+from agent_nodes.providers.stream import Decoder, stream_response
+from agent_nodes.providers.wire import HttpWire, Wire
+
+
+class Codec(Protocol):
+    """A protocol: what a module of one offers. ``path`` goes behind the base URL."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def Decoder(self) -> type[_EntryDecoder]: ...
+
+    def headers(self, key: str | None, entry: ModelEntry) -> dict[str, str]: ...
+    def encode(self, request: ModelRequest) -> bytes: ...
+
+
+class _EntryDecoder(Decoder, Protocol):
+    def __init__(self, entry: ModelEntry) -> None: ...
+
+
+def connect(entry: ModelEntry, key: str | None, *, clock: Clock, stall_timeout: float) -> Provider:
+    """The provider for ``entry``; nothing is opened before its first request.
+
+    ``stall_timeout`` is in seconds. Raises ``InputValidationError`` where the address or the key could never be sent.
+    """
+    if entry.api == "demo":
+        from agent_nodes.providers.demo import DemoProvider
+
+        return DemoProvider(clock)
+    codec = _codec(entry)
+    wire = HttpWire(entry.base_url, codec.headers(key, entry), clock)
+    return WireProvider(wire, codec, clock=clock, stall_timeout=stall_timeout, secrets=(key,) if key else ())
+
+
+class WireProvider:
+    """A :class:`~agent_nodes.providers.base.Provider`: a protocol over a wire."""
+
+    def __init__(
+        self, wire: Wire, codec: Codec, *, clock: Clock, stall_timeout: float, secrets: Sequence[str] = ()
+    ) -> None:
+        self._wire = wire
+        self._codec = codec
+        self._clock = clock
+        self._stall_timeout = stall_timeout
+        self._secrets = secrets
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        try:
+            body = self._codec.encode(request)
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            return _failed(f"The request cannot be written as JSON ({type(error).__name__}: {error}).")
+        return stream_response(
+            self._wire,
+            self._codec.path,
+            body,
+            {},
+            self._codec.Decoder(request.model),
+            clock=self._clock,
+            stall_timeout=self._stall_timeout,
+            secrets=self._secrets,
+        )
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+async def _failed(message: str) -> AsyncIterator[Sequence[ModelEvent]]:
+    yield [Failed(invalid(message))]
+
+
+def _codec(entry: ModelEntry) -> Codec:
+    match entry.api:
+        case "anthropic-messages":
+            from agent_nodes.providers import anthropic_messages as codec
+        case "openai-responses":
+            from agent_nodes.providers import openai_responses as codec
+        case "openai-completions":
+            from agent_nodes.providers import openai_completions as codec
+        case "demo":
+            raise ValueError("the demo model speaks no protocol")
+    return codec

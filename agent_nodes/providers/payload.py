@@ -1,0 +1,83 @@
+"""JSON and text on their way in and out of a protocol: nothing that passes here breaks a store or a later request."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+import orjson
+
+from agent_nodes.messages import JsonObject, JsonValue, ToolCall, repair_json, repair_text
+from agent_nodes.providers.sse import loads
+
+BROKEN = re.compile("[\x00\ud800-\udfff]")
+
+
+def joined_pairs(text: str) -> str:
+    """``text`` with surrogate pairs joined and U+FFFD for what is left of them and for U+0000."""
+    if BROKEN.search(text) is None:
+        return text
+    return repair_text(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+
+
+def parse_arguments(text: str) -> tuple[JsonObject, str | None]:
+    """Tool arguments as ``(object, None)``, or ``({}, text)`` where they are no JSON object that can be stored.
+
+    No text at all means no arguments.
+    """
+    text = joined_pairs(text)
+    if not text.strip():
+        return {}, None
+    try:
+        plain = storable(loads(text.encode()))
+    except ValueError:
+        return {}, text
+    return (plain, None) if plain is not None else ({}, text)
+
+
+def storable(value: JsonValue) -> JsonObject | None:
+    """``value`` with its texts repaired; None where it is no object, too deep, or holds too large a number."""
+    if not isinstance(value, dict):
+        return None
+    source = cast("JsonObject", value)
+    try:
+        plain = repair_json(source)
+        orjson.dumps(plain)
+    except (TypeError, RecursionError):
+        return None
+    return plain
+
+
+def tool_call(id: str, name: str, arguments: str, raw: JsonObject | None = None) -> ToolCall:
+    value, invalid = parse_arguments(arguments)
+    return ToolCall(joined_pairs(id), joined_pairs(name), value, invalid, raw)
+
+
+def dumps(value: JsonValue) -> bytes:
+    """Compact JSON. What the fast encoder refuses (broken text, huge numbers, deep nesting) goes the slow way."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        text = json.dumps(repair_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+
+
+def as_text(value: JsonValue) -> str:
+    """``value`` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def as_object(value: JsonValue) -> JsonObject:
+    """``value`` if it is an object, else an empty one."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[Any]:
+    """``value`` if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def count(value: JsonValue) -> int:
+    """A number of tokens; 0 for anything that is none."""
+    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -43,9 +42,13 @@ def open_file(path: Path, text: str) -> Generator[BinaryIO]:
     """The regular file at the real ``path``, to be read; ``text`` is how errors name it."""
     with os_errors(text):
         fd = os.open(path, _OPEN_FLAGS)
-    with os.fdopen(fd, "rb") as file, os_errors(text):
-        require_regular(os.fstat(fd), text)
-        yield file
+        try:
+            require_regular(os.fstat(fd), text)
+        except BaseException:
+            os.close(fd)
+            raise
+        with os.fdopen(fd, "rb") as file:
+            yield file
 
 
 def require_regular(status: os.stat_result, text: str) -> None:
@@ -155,6 +158,8 @@ def _lines_left(file: BinaryIO, check: Check) -> int | None:
 
 
 def _rest_of_line(name: str, number: int) -> str:
+    import shlex
+
     command = f"sed -n '{number}p' {shlex.quote(name)} | tail -c +{LINE_BYTES + 1} | head -c {LINE_BYTES}"
     return f"more of the cut line {number}: `{command}` in bash; grep shows the part around a match"
 

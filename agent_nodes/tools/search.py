@@ -176,10 +176,10 @@ GREP = AgentTool(
 FIND = AgentTool(
     name="find",
     description=(
-        "Find files and folders by name. A pattern without '/' is compared with names at any depth ('*.md'); one with "
-        "'/' with paths below `path` ('docs/**/*.md'). Folders end with '/'. At most `limit` results (500 unless told). "
-        "Version control, node_modules and virtual environments are left out unless path names them; links are not "
-        "followed."
+        "Find files and folders by name. A pattern without '/' is compared with names at any depth ('*.md'), one with "
+        "'/' with paths below `path` ('docs/**/*.md'). Folders end with '/'. At most `limit` results (500 unless "
+        "told). Version control, node_modules and virtual environments are left out unless path names them; links are "
+        "not followed."
     ),
     parameters={
         "type": "object",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -114,6 +113,8 @@ class _Output:
 async def _start(command: str, context: ToolContext, marker: str, output: int) -> asyncio.subprocess.Process:
     if not hasattr(os, "killpg"):
         raise ToolError("bash runs on POSIX systems only.")
+    import shutil
+
     shell = shutil.which("bash") or "/bin/sh"
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **context.environment, MARKER: marker}
     try:
@@ -166,7 +167,7 @@ async def _end_group(process: asyncio.subprocess.Process) -> None:
         if _signal_group(group, signal.SIGTERM):
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
-                    while _signal_group(group, 0):  # noqa: ASYNC110  # nobody tells when a group is empty
+                    while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):
                         await asyncio.sleep(0.01)
     finally:
         _signal_group(group, signal.SIGKILL)
@@ -182,6 +183,22 @@ def _signal_group(group: int, number: int) -> bool:
     except PermissionError:  # macOS says so for a group of zombies; elsewhere nothing in it is ours any more
         return False
     return True
+
+
+def _has_living(group: int) -> bool:
+    """Whether a process of the group still runs. Ended ones stay in it until somebody asks for their status, which in
+    a container may be never; where that cannot be told apart (no /proc), they count."""
+    pids = _pids()
+    return not pids or any(_runs_in(pid, group) for pid in pids)
+
+
+def _runs_in(pid: int, group: int) -> bool:
+    try:
+        # "pid (name) state parent group …"; the name may hold anything.
+        state, _, own_group, *_ = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return int(own_group) == group and state not in (b"Z", b"X")
 
 
 def sweep(marker: str) -> int:

@@ -25,7 +25,8 @@ def check_arguments(tool: AgentTool, arguments: JsonObject, invalid: str | None 
 
     With a JSON Schema that is an equal dict, in which mistakes that have one meaning are mended: null for an optional
     field is left out, and text that holds the JSON of the wanted type is read. With a pydantic model it is the
-    ``model_dump()`` of the validated model: defaults are filled in and values have the types of the model.
+    ``model_dump(mode="json")`` of the validated model: defaults are filled in, and values are plain JSON, because a call
+    that is run again after a crash gets them from the store.
     ``invalid`` is what the model sent instead of a JSON object.
 
     Raises :class:`ToolError` with a line for each field that is wrong.
@@ -75,7 +76,7 @@ def _by_model(tool: AgentTool, arguments: JsonObject) -> JsonObject:
     from pydantic import ValidationError
 
     try:
-        return tool.parameters.model_validate(arguments).model_dump()
+        return tool.parameters.model_validate(arguments).model_dump(mode="json")
     except ValidationError as error:
         raise ToolError(str(validation_error(error, where=f"Arguments of {tool.name} refused"))) from error
 

@@ -163,14 +163,15 @@ async def _watch(process: asyncio.subprocess.Process, limit: float, context: Too
 async def _end_group(process: asyncio.subprocess.Process) -> None:
     """End every process of the group: asked first, killed after GRACE seconds, killed at once when we are cancelled."""
     group = process.pid
-    try:
-        if _signal_group(group, signal.SIGTERM):
+    if _signal_group(group, signal.SIGTERM):
+        try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
-                    while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):
+                    # Nobody tells when a group is empty, so it is looked at.
+                    while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
-    finally:
-        _signal_group(group, signal.SIGKILL)
+        finally:
+            _signal_group(group, signal.SIGKILL)
     await process.wait()
 
 

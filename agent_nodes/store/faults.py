@@ -40,6 +40,7 @@ _BY_ERRNO: dict[int, tuple[str, str]] = {
     errno.EPERM: _BY_CODE[sqlite3.SQLITE_PERM],
     errno.ENAMETOOLONG: ("the path is too long", "Give a shorter path."),
     errno.ENOTDIR: ("a part of the path is no folder", "Give another path."),
+    errno.EEXIST: ("a part of the path is no folder", "Give another path."),
     errno.EISDIR: ("it is a folder", "Give the path of a file."),
     errno.ENOLCK: ("the file system has no locks", "Give a path on a local disk."),
     errno.EOPNOTSUPP: ("the file system has no locks", "Give a path on a local disk."),
@@ -59,7 +60,8 @@ def database_error(error: sqlite3.Error, label: str) -> AgentError | None:
     if code not in _BY_CODE:
         return None
     what, remedy = _BY_CODE[code]
-    return StorageError(f"The session {label} cannot be used: {what} ({error}). Nothing of this step was stored. {remedy}")
+    happened = f"The session {label} cannot be used: {what} ({error})."
+    return StorageError(f"{happened} Nothing of this step was stored. {remedy}")
 
 
 def unknown_outcome(error: sqlite3.Error, label: str) -> StorageError:

@@ -121,6 +121,11 @@ def _check(path: Path, size: int) -> None:
         raise faults.file_error(error, str(path)) from error
     if not header.startswith(_MAGIC):
         raise faults.foreign(str(path), "it does not begin as an SQLite database does")
+    try:
+        # SQLite would open a file it may not write, and leave companions behind that nobody may write either.
+        os.close(os.open(path, os.O_RDWR))
+    except OSError as error:
+        raise faults.file_error(error, str(path)) from error
     # What the first page says is final as long as no log goes beyond it.
     logged = log_size(path) > 0
     shared = Path(f"{path}-shm")

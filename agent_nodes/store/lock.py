@@ -31,11 +31,18 @@ if sys.platform == "win32":
     def _try_lock(fd: int) -> None:
         os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(fd: int) -> None:
+        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 else:
     import fcntl
 
     def _try_lock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 _CONTENDED = {errno.EACCES, errno.EAGAIN, errno.EDEADLK, errno.EWOULDBLOCK}
@@ -82,9 +89,11 @@ class OwnerLock:
         _held.discard(self)
         fd, self._fd = self._fd, None
         if fd is not None:
-            # The text only names the holder; the lock ends with the descriptor.
+            # The text only names the holder. Unlocking first frees the session also while a child that is just being
+            # started still has its copy of the descriptor.
             with suppress(OSError):
                 os.ftruncate(fd, 0)
+                _unlock(fd)
             os.close(fd)
 
     def _forget(self) -> None:

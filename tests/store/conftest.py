@@ -1,6 +1,7 @@
 """Sessions for the tests of the store: opened on a file or in memory, closed at the end whatever happened."""
 
 import os
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -37,19 +38,19 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def unprivileged(tmp_path: Path) -> Iterator[None]:
-    """Permissions count: the super-user, whom they do not bind, acts as somebody else."""
-    if os.name == "nt" or os.geteuid() != 0:
-        yield
-        return
-    nobody = 65534
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+def unprivileged() -> Iterator[Path]:
+    """A folder in which permissions count: the super-user, whom they do not bind, acts as somebody else meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.name == "nt" or os.geteuid() != 0:
+            yield Path(folder)
+            return
+        nobody = 65534
         os.chown(folder, nobody, -1)
-    os.seteuid(nobody)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+        os.seteuid(nobody)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(0)
 
 
 @pytest.fixture

@@ -51,6 +51,11 @@ class FailingStorage:
 
         return AgentStorage(self.label, connected)
 
+    def fail(self, statement: str, code: int) -> None:
+        """The next statement that begins like this fails with `code`."""
+        assert self.connection is not None
+        self.connection.fail = (statement, code)
+
 
 async def test_commits_are_stored_in_the_order_in_which_they_were_asked_for(open_line, path, add_entry, entries):
     line = await open_line(path)
@@ -301,7 +306,7 @@ async def test_a_commit_of_unknown_outcome_ends_the_line(open_line, path, add_en
     storage = FailingStorage(path)
     line = await open_line(storage)
     await line.commit("good", add_entry)
-    storage.connection.fail = ("COMMIT", sqlite3.SQLITE_IOERR_FSYNC)
+    storage.fail("COMMIT", sqlite3.SQLITE_IOERR_FSYNC)
     with pytest.raises(StorageError, match="is unknown"):
         await line.commit("unknown", add_entry)
     for _ in range(2):
@@ -313,7 +318,7 @@ async def test_a_commit_of_unknown_outcome_ends_the_line(open_line, path, add_en
 async def test_a_commit_that_surely_was_not_stored_leaves_the_line_usable(open_line, path, add_entry, entries, code):
     storage = FailingStorage(path)
     line = await open_line(storage)
-    storage.connection.fail = ("COMMIT", code)
+    storage.fail("COMMIT", code)
     with pytest.raises(StorageError, match="Nothing of this step was stored"):
         await line.commit("refused", add_entry)
     assert await line.commit("again", add_entry) == 2
@@ -323,7 +328,7 @@ async def test_a_commit_that_surely_was_not_stored_leaves_the_line_usable(open_l
 async def test_an_input_output_error_inside_a_transaction_undoes_it(open_line, path, add_entry, entries):
     storage = FailingStorage(path)
     line = await open_line(storage)
-    storage.connection.fail = ("UPDATE meta", sqlite3.SQLITE_IOERR_WRITE)
+    storage.fail("UPDATE meta", sqlite3.SQLITE_IOERR_WRITE)
     with pytest.raises(StorageError, match="reading or writing failed"):
         await line.commit("refused", add_entry)
     assert await line.commit("again", add_entry) == 2
@@ -402,6 +407,8 @@ async def test_a_loop_that_is_gone_does_not_end_the_writer_thread(path, open_lin
         # Behind the slow commit: nothing else waits in that line.
         if line.commits == 0:
             return True
+        assert line._connection is not None
+        assert line._release is not None
         line._connection.close()
         line._release()
         done.set()

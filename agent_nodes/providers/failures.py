@@ -6,7 +6,9 @@ then from the status. Quota, overflow and refusal are never retried, whatever a 
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -271,7 +273,7 @@ def _message(report: ErrorReport, status: int | None, kind: FailureKind) -> str:
         text = f"The service answered with {_status_line(status)} and no text."
     else:
         text = f"The service reported an error ({where or 'no details given'})."
-    return f"{text} Check the API key and what it may be used for." if kind == "auth" else text
+    return f"{text.rstrip('.')}. Check the API key and what it may be used for." if kind == "auth" else text
 
 
 def _status_line(status: int) -> str:
@@ -322,15 +324,25 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield seen
         if isinstance(seen, BaseExceptionGroup):
             seen = cast("BaseExceptionGroup[BaseException]", seen).exceptions[0]
-        else:
-            seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+            continue
+        # The client hands an error of the layer below on as its argument, and cuts the chain there.
+        wrapped = seen.args[0] if seen.args and isinstance(seen.args[0], BaseException) else None
+        seen = seen.__cause__ or wrapped or (None if seen.__suppress_context__ else seen.__context__)
 
 
 def _reason(error: BaseException) -> str:
-    """``: `` and what the system said at the bottom of it; empty where nothing was said."""
+    """``: `` and what was said at the bottom of it; empty where nothing was."""
     text = ""
     for cause in _chain(error):
-        said = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-        text = said or text
+        text = _said(cause) or text
     text = one_line(text).rstrip(".")
     return f": {text}" if text else ""
+
+
+def _said(error: BaseException) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    # The numbers of name resolution and of TLS are not the system's.
+    if error.errno and not isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

@@ -146,10 +146,11 @@ class _Intake:
         if self._reader is None:
             return self._whole(bytes(self._start).strip(_BLANK))
         out: list[ModelEvent] = []
-        with suppress(*_UNREADABLE):  # half an event, cut by the end: as if it had not come
-            for payload in self._reader.end():
-                if not self._decoder.done:
-                    self._decoder.feed(payload, out)
+        rest = self._reader.end()
+        if rest and _readable(rest[0]):  # else half an event, cut by the end: as if it had not come
+            out = self._decode(rest)
+        if self.done:
+            return out
         if not self._decoder.done:
             self._decoder.end(out)
         if not self._decoder.done:
@@ -210,6 +211,14 @@ class _Intake:
 
 def _no_response(body: bytes) -> Failure:
     return invalid(f"The answer is no response of this protocol (check base_url and api_kind): {_shown(body)}")
+
+
+def _readable(payload: bytes) -> bool:
+    try:
+        loads(payload)
+    except ValueError:
+        return payload.startswith(b"[DONE]")
+    return True
 
 
 def _shown(payload: bytes) -> str:

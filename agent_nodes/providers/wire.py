@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
@@ -89,7 +89,7 @@ class HttpWire:
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in headers.items()}}
         self._clock = clock
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
-        self._draining: set[asyncio.Task[None]] = set()
+        self._draining: dict[asyncio.Task[None], _HttpResponse] = {}
 
     @asynccontextmanager
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[_HttpResponse, None]:
@@ -105,19 +105,21 @@ class HttpWire:
             raise
         if response.finished:
             task = asyncio.create_task(self._drain(response))
-            self._draining.add(task)
-            task.add_done_callback(self._draining.discard)
+            self._draining[task] = response
+            task.add_done_callback(self._draining.pop)
         else:
             await response.close()
 
     async def close(self) -> None:
         """Close the connections of this event loop; those of other loops go with their loops."""
         loop = asyncio.get_running_loop()
-        draining = [task for task in self._draining if task.get_loop() is loop]
+        draining = {task: response for task, response in self._draining.items() if task.get_loop() is loop}
         for task in draining:
             task.cancel()
         if draining:
             await asyncio.wait(draining)
+        for response in draining.values():  # a task that had not begun closed nothing
+            await response.close()
         client = self._clients.pop(loop, None)
         if client is not None:
             await client.aclose()
@@ -168,9 +170,10 @@ class _HttpResponse:
 
     async def close(self) -> None:
         await self._raw.aclose()
-        body: object = self._body
-        if isinstance(body, AsyncGenerator):  # else the garbage collector would end it, at some later time
-            await cast("AsyncGenerator[bytes, None]", body).aclose()
+        # Read on, into the closed connection: so the client's generators end here, and not when they are collected.
+        with suppress(Exception):
+            async for _ in self._body:
+                pass
 
 
 def _stream_of(raw: httpx2.Response) -> httpx2.AsyncByteStream:

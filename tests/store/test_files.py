@@ -1,5 +1,6 @@
 """What is opened is a session or refused untouched; a new session appears whole or not at all."""
 
+import asyncio
 import os
 import random
 import signal
@@ -176,7 +177,8 @@ async def test_a_reader_in_a_transaction_does_not_hold_up_closing(open_line, pat
         reader.execute("BEGIN")
         assert reader.execute("SELECT seq FROM meta").fetchone() == (1,)
         await line.commit("a", lambda tx: None)
-        await line.close()
+        # Far less than the 30 s for which a commit waits.
+        await asyncio.wait_for(line.close(), 20)
         assert reader.execute("SELECT seq FROM meta").fetchone() == (1,)
     assert (await open_line(path)).seq == 2
 

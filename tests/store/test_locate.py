@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def test_the_data_folder_is_the_one_that_was_named_or_the_platforms(monkeypatch,
 def test_a_session_file_is_readable_and_stable():
     path = locate.session_file("My Project!", "conversation/1", "main", ROOT)
     assert path == ROOT / "My-Project-z6wueskqzucm" / "conversation-1-f5n3wyuhqh5q" / "main-bvxea6pdm4b6.sqlite"
+
+
+def test_a_name_in_another_script_stays_readable_in_one_form():
+    for form in ("NFC", "NFD"):
+        name = unicodedata.normalize(form, "회의록")
+        assert locate.session_file(name, "c", "k", ROOT).parts[1].startswith("회의록-")
 
 
 def test_without_a_root_the_data_folder_is_meant(monkeypatch, tmp_path):

@@ -115,10 +115,10 @@ def model_of(options: AgentOptions, environ: Mapping[str, str]) -> tuple[ModelEn
     from agent_nodes.providers import catalog
 
     entry = catalog.resolve(
-        options.provider,
-        options.model,
-        options.base_url,
-        options.api_kind,
+        provider=options.provider,
+        model=options.model,
+        base_url=options.base_url,
+        api_kind=options.api_kind,
         context_window=options.context_window,
         max_tokens=options.max_tokens,
         environ=environ,

@@ -93,6 +93,17 @@ async def test_a_call_cancelled_in_the_middle_changes_nothing(bench, monkeypatch
 
 
 @BY_TOOL
+async def test_a_reader_keeps_the_old_file_and_nothing_lies_beside_the_new_one(bench, tool, arguments) -> None:
+    keep = bench.write("keep.txt", OLD)
+    with keep.open() as reader:
+        assert reader.read(5) == "START"
+        await bench.call(tool, path="keep.txt", **arguments)
+        assert reader.read() == OLD[5:]
+    assert keep.read_text().startswith("BBB")
+    assert [path.name for path in bench.workdir.iterdir()] == ["keep.txt"]
+
+
+@BY_TOOL
 async def test_mode_is_kept_and_a_link_stays_a_link(bench, tool, arguments) -> None:
     real = bench.write("real.sh", OLD)
     real.chmod(0o751)

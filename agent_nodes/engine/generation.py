@@ -140,7 +140,7 @@ async def _commit(engine: Engine, task: Task, attempt: Attempt, message: Assista
             await _fail(engine, task, attempt, message, outcome)
 
 
-def _bill(engine: Engine, tx: Tx, task: Task, attempt: Attempt, *, whole: bool) -> Turn:
+def _bill(engine: Engine, tx: Tx, task: Task, attempt: Attempt, *, whole: bool, ends: bool = False) -> Turn:
     """Usage of this response. One that ended whole counts as a call even where the provider reports no tokens."""
     turn = engine.turn(task)
     usage = attempt.fold.usage
@@ -148,7 +148,7 @@ def _bill(engine: Engine, tx: Tx, task: Task, attempt: Attempt, *, whole: bool) 
         return turn
     usage = replace(usage or Usage(), calls=1)
     stream = Checkpoint.of(task).stream
-    return add_usage(tx, turn, task.id, record_id=stream, model=engine.config.model.model, usage=usage)
+    return add_usage(tx, turn, task.id, record_id=stream, model=engine.config.model.model, usage=usage, ends=ends)
 
 
 def _keep(engine: Engine, tx: Tx, task: Task, attempt: Attempt, message: AssistantMessage) -> int:
@@ -174,7 +174,7 @@ def _meter(engine: Engine, tx: Tx, task: Task, usage: Usage | None, message: Ass
 
 async def _settle(engine: Engine, task: Task, attempt: Attempt, message: AssistantMessage) -> None:
     def settle(tx: Tx) -> None:
-        turn = _bill(engine, tx, task, attempt, whole=True)
+        turn = _bill(engine, tx, task, attempt, whole=True, ends=True)
         tip = _keep(engine, tx, task, attempt, message)
         _meter(engine, tx, task, attempt.fold.usage, message, tip=tip)
         close_turn(engine, tx, turn, None, tip=tip)
@@ -244,7 +244,7 @@ async def _continue(engine: Engine, task: Task, attempt: Attempt, message: Assis
 
 async def _fail(engine: Engine, task: Task, attempt: Attempt, message: AssistantMessage, outcome: Fail) -> None:
     def fail(tx: Tx) -> None:
-        turn = _bill(engine, tx, task, attempt, whole=isinstance(attempt.end, Finished))
+        turn = _bill(engine, tx, task, attempt, whole=isinstance(attempt.end, Finished), ends=True)
         tip = None
         if message.content:
             tip = _keep(engine, tx, task, attempt, message)

@@ -79,9 +79,7 @@ class Harness:
         projection = Projection(scheduler.put)
         session_id = await _session_id(line, config, names)
         main = 1
-        state, tasks, turns = await line.read(
-            lambda tx: (reads.target_state(tx, main), reads.live_tasks(tx), reads.live_turns(tx))
-        )
+        state, tasks, turns = await line.read(lambda tx: _live(tx, main))
         context = projection.contexts[main] = Context()
         for message in state.messages:
             context.add(message)
@@ -125,7 +123,7 @@ class Harness:
             receipt = reads.receipt(tx, request_id)
             if receipt is None:
                 return None
-            return inbox.check_known(given, request_id, receipt, reads.turn_of_request(tx, request_id))
+            return inbox.check_known(given, request_id, receipt, inbox.turn_of(tx, receipt))
 
         return await self._engine.line.read(read)
 
@@ -138,7 +136,7 @@ class Harness:
         return self._follow(turn, stored, ())
 
     async def _stored(self, turn: Turn) -> StoredTurn:
-        return await self._engine.line.read(lambda tx: stored_turn(tx, turn, 2**62))
+        return await self._engine.line.read(lambda tx: stored_turn(tx, turn))
 
     def _follow(self, turn: Turn, stored: StoredTurn | None, finished: Sequence[str]) -> Submitted:
         projection = self._engine.projection
@@ -264,6 +262,13 @@ class Harness:
     def _generation(self, turn_id: int) -> Task | None:
         turn = self._engine.projection.turns.get(turn_id)
         return None if turn is None else self._engine.projection.tasks.get(turn.task_id or 0)
+
+
+def _live(tx: Tx, target_id: int) -> tuple[reads.TargetState, list[Task], list[Turn]]:
+    """The context, and the live work: every live turn has a live task."""
+    tasks = reads.live_tasks(tx)
+    turns = [reads.turn(tx, turn_id) for turn_id in sorted({task.turn_id for task in tasks if task.turn_id})]
+    return reads.target_state(tx, target_id), tasks, turns
 
 
 def _mark(tx: Tx, task_id: int) -> None:

@@ -54,7 +54,7 @@ async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Kn
     def write(tx: Tx) -> Turn:
         receipt = reads.receipt(tx, request_id)
         if receipt is not None:
-            raise _KnownRequest(receipt, reads.turn_of_request(tx, request_id))
+            raise _KnownRequest(receipt, turn_of(tx, receipt))
         if given.prompt is None:
             raise InputValidationError(
                 f"input.prompt: missing; request_id {request_id!r} is not known here", field="prompt"
@@ -75,8 +75,13 @@ async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Kn
         return Known(check_known(given, request_id, known.receipt, known.turn))
 
 
+def turn_of(tx: Tx, receipt: Receipt) -> Turn | None:
+    """The turn a submission's receipt names."""
+    return reads.turn(tx, receipt.result["turn_id"]) if receipt.type == SUBMIT else None
+
+
 def check_known(given: AgentInput, request_id: str, receipt: Receipt, turn: Turn | None) -> Turn:
-    if turn is None or receipt.type != SUBMIT:
+    if turn is None:
         raise RequestConflict(
             f"request_id {request_id!r} belongs to a {receipt.type} command of this session; use a new one."
         )

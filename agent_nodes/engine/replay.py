@@ -18,6 +18,7 @@ from agent_nodes.store.records import Task, Turn, UsageRow
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
+    turn: Turn
     entries: Sequence[EntryRow]
     activity: Sequence[ActivityRow]
     tasks: dict[int, Task]
@@ -30,7 +31,6 @@ class StoredTurn:
             row.task_id or 0: row.message for row in self.entries if isinstance(row.message, ToolResultMessage)
         }
         out: list[AgentStreamEvent] = []
-        usage: ContextUsageEvent | None = None
         for row in rows:
             if isinstance(row, EntryRow):
                 if isinstance(row.message, AssistantMessage):
@@ -41,18 +41,17 @@ class StoredTurn:
                 out.append(start_event(task))
             elif row.type == "tool_end" and task is not None:
                 out.append(end_event(task, results[task.id]))
-            elif row.type == "turn_end" and "used" in row.data:
-                usage = ContextUsageEvent(row.data["used"], row.data["total"])
-        if usage is not None:
-            out.append(usage)
+        turn = self.turn
+        if turn.context_used is not None and turn.context_total is not None:
+            out.append(ContextUsageEvent(turn.context_used, turn.context_total))
         return out
 
 
-def stored_turn(tx: Tx, turn: Turn, tip: int) -> StoredTurn:
-    """Reads one turn; ``tip`` is the newest entry of its target, the bound for a turn that has not ended."""
+NEWEST = 2**62
+
+
+def stored_turn(tx: Tx, turn: Turn) -> StoredTurn:
     activity = reads.turn_activity(tx, turn.id)
-    last = tip
-    if turn.status == "answered":
-        last = max([row.data.get("entry", 0) for row in activity if row.type == "turn_end"], default=tip)
+    last = turn.last_entry if turn.status == "answered" and turn.last_entry is not None else NEWEST
     tasks = {row.task_id: reads.task(tx, row.task_id) for row in activity if row.task_id is not None}
-    return StoredTurn(reads.turn_entries(tx, turn, last), activity, tasks, reads.turn_usage(tx, turn.id))
+    return StoredTurn(turn, reads.turn_entries(tx, turn, last), activity, tasks, reads.turn_usage(tx, turn.id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_nodes.engine.continuation import Budgets, ContinuationKind, continuation, limit
 from agent_nodes.engine.core import Engine
@@ -67,20 +67,22 @@ def note_retry(tx: Tx, turn: Turn, kind: ContinuationKind, budgets: Budgets, rea
 
 
 def close_turn(engine: Engine, tx: Tx, turn: Turn, ending: Ending | None, *, tip: int | None) -> None:
-    """Ends the turn and its task. The activity row remembers the last entry and the meter for a later replay."""
+    """Ends the turn and its task; the turn remembers its last entry and how full the context was."""
     meter = engine.projection.meters.get(turn.target_id)
     for change in tx.changes:
         if isinstance(change, ContextMeter):
             meter = change
-    data: JsonObject = {} if tip is None else {"entry": tip}
-    if meter is not None and meter.total is not None:
-        data |= {"used": meter.used, "total": meter.total}
-    add_activity(tx, turn, "turn_end", data)
     end_task(tx, engine.projection.tasks[turn.task_id or 0])
-    if ending is None:
-        end_turn(tx, turn, "answered", None, None)
-    else:
-        end_turn(tx, turn, "unanswered", ending.reason, ending.detail)
+    ended = replace(
+        turn,
+        status="answered" if ending is None else "unanswered",
+        reason=None if ending is None else ending.reason,
+        detail=None if ending is None else ending.detail,
+        last_entry=tip,
+        context_used=None if meter is None else meter.used,
+        context_total=None if meter is None else meter.total,
+    )
+    end_turn(tx, ended)
 
 
 def shown_again(message: AssistantMessage) -> list[AgentStreamEvent]:

@@ -7,8 +7,7 @@ CREATE TABLE meta ( sid INTEGER NOT NULL, schema_version INTEGER NOT NULL, next_
 CREATE TABLE target ( id INTEGER NOT NULL, kind VARCHAR NOT NULL, parent_id INTEGER, fork_entry INTEGER, owner_task INTEGER, ancestry TEXT NOT NULL, head_entry INTEGER, tip_entry INTEGER, model TEXT, effort VARCHAR, config_version INTEGER NOT NULL, provider_session VARCHAR, context_used INTEGER, context_total INTEGER, deleted BOOLEAN NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE entry ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, stream VARCHAR, kind VARCHAR NOT NULL, turn_id INTEGER, task_id INTEGER, head INTEGER, tokens INTEGER, message TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE INDEX entry_target ON entry (target_id, id);
-CREATE TABLE turn ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, task_id INTEGER, status VARCHAR NOT NULL, reason VARCHAR, detail VARCHAR, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, started_seq INTEGER NOT NULL, ended_seq INTEGER, PRIMARY KEY (id), UNIQUE (sid, request_id) );
-CREATE INDEX turn_live ON turn (id) WHERE status IN ('running', 'waiting');
+CREATE TABLE turn ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, task_id INTEGER, status VARCHAR NOT NULL, reason VARCHAR, detail VARCHAR, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, total_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, started_seq INTEGER NOT NULL, ended_seq INTEGER, last_entry INTEGER, context_used INTEGER, context_total INTEGER, PRIMARY KEY (id) );
 CREATE TABLE receipt ( sid INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, type VARCHAR NOT NULL, digest VARCHAR NOT NULL, result TEXT, seq INTEGER NOT NULL, PRIMARY KEY (sid, request_id) ) WITHOUT ROWID;
 CREATE TABLE inbox ( sid INTEGER NOT NULL, id INTEGER NOT NULL, target_id INTEGER NOT NULL, request_id VARCHAR NOT NULL, mode VARCHAR NOT NULL, state VARCHAR NOT NULL, content TEXT NOT NULL, turn_id INTEGER, PRIMARY KEY (id) );
 CREATE TABLE task ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, owner_task INTEGER, turn_id INTEGER, name VARCHAR NOT NULL, version INTEGER NOT NULL, status VARCHAR NOT NULL, phase VARCHAR NOT NULL, checkpoint TEXT, input TEXT, outcome TEXT, call_id VARCHAR, tool VARCHAR, replay VARCHAR, background BOOLEAN NOT NULL, abort_requested BOOLEAN NOT NULL, wait_policy VARCHAR, wake_at FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
@@ -18,8 +17,7 @@ CREATE INDEX task_wait_on ON task_wait (on_id);
 CREATE TABLE memo ( task_id INTEGER NOT NULL, name VARCHAR NOT NULL, value TEXT, PRIMARY KEY (task_id, name) ) WITHOUT ROWID;
 CREATE TABLE progress ( stream VARCHAR NOT NULL, n INTEGER NOT NULL, block INTEGER NOT NULL, kind VARCHAR NOT NULL, delta VARCHAR NOT NULL, PRIMARY KEY (stream, n) ) WITHOUT ROWID;
 CREATE TABLE decision ( sid INTEGER NOT NULL, id INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, kind VARCHAR NOT NULL, prompt TEXT NOT NULL, state VARCHAR NOT NULL, answer TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
-CREATE TABLE usage_record ( sid INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (sid, record_id) ) WITHOUT ROWID;
-CREATE INDEX usage_turn ON usage_record (turn_id);
+CREATE TABLE usage_record ( sid INTEGER NOT NULL, turn_id INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (sid, turn_id, record_id) ) WITHOUT ROWID;
 CREATE TABLE usage_total ( target_id INTEGER NOT NULL, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, PRIMARY KEY (target_id, model) ) WITHOUT ROWID;
 CREATE TABLE document ( id INTEGER NOT NULL, scope VARCHAR NOT NULL, owner_id INTEGER NOT NULL, kind VARCHAR NOT NULL, "key" VARCHAR NOT NULL, version INTEGER NOT NULL, value TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE document_past ( document_id INTEGER NOT NULL, seq INTEGER NOT NULL, value TEXT, PRIMARY KEY (document_id, seq) ) WITHOUT ROWID;
@@ -50,10 +48,10 @@ INSERT_ENTRY = Statement(
     {'stream': None, 'turn_id': None, 'task_id': None, 'head': None, 'tokens': None},
 )
 INSERT_TURN = Statement(
-    'INSERT INTO turn (sid, id, target_id, request_id, task_id, status, reason, detail, input_tokens, output_tokens, total_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, started_seq, ended_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    ('sid', 'id', 'target_id', 'request_id', 'task_id', 'status', 'reason', 'detail', 'input_tokens', 'output_tokens', 'total_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'started_seq', 'ended_seq'),
+    'INSERT INTO turn (sid, id, target_id, request_id, task_id, status, reason, detail, input_tokens, output_tokens, total_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, started_seq, ended_seq, last_entry, context_used, context_total) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'id', 'target_id', 'request_id', 'task_id', 'status', 'reason', 'detail', 'input_tokens', 'output_tokens', 'total_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'started_seq', 'ended_seq', 'last_entry', 'context_used', 'context_total'),
     (),
-    {'sid': 1, 'task_id': None, 'reason': None, 'detail': None, 'input_tokens': 0, 'output_tokens': 0, 'total_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'ended_seq': None},
+    {'sid': 1, 'task_id': None, 'reason': None, 'detail': None, 'input_tokens': 0, 'output_tokens': 0, 'total_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'ended_seq': None, 'last_entry': None, 'context_used': None, 'context_total': None},
 )
 INSERT_RECEIPT = Statement(
     'INSERT INTO receipt (sid, request_id, target_id, type, digest, result, seq) VALUES (?, ?, ?, ?, ?, ?, ?)',
@@ -94,10 +92,10 @@ INSERT_DECISION = Statement(
     {'sid': 1, 'turn_id': None, 'task_id': None, 'answer': None},
 )
 INSERT_USAGE_RECORD = Statement(
-    'INSERT INTO usage_record (sid, record_id, target_id, turn_id, task_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    ('sid', 'record_id', 'target_id', 'turn_id', 'task_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost', 'seq'),
+    'INSERT INTO usage_record (sid, turn_id, record_id, target_id, task_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'turn_id', 'record_id', 'target_id', 'task_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost', 'seq'),
     (),
-    {'sid': 1, 'turn_id': None, 'task_id': None, 'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None},
+    {'sid': 1, 'task_id': None, 'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None},
 )
 INSERT_USAGE_TOTAL = Statement(
     'INSERT INTO usage_total (target_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
@@ -181,8 +179,9 @@ CONTEXT = Statement(
 LIVE_TASKS = Statement(
     "SELECT task.id, task.target_id, task.owner_task, task.turn_id, task.name, task.status, task.phase, task.checkpoint, task.input, task.call_id, task.tool, task.replay, task.abort_requested, task.wake_at FROM task WHERE status <> 'terminal' ORDER BY task.id",
 )
-LIVE_TURNS = Statement(
-    "SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls FROM turn WHERE status IN ('running', 'waiting') ORDER BY turn.id",
+TURN = Statement(
+    'SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.last_entry, turn.context_used, turn.context_total FROM turn WHERE turn.id = ?',
+    ('id',),
 )
 RECEIPT = Statement(
     'SELECT receipt.type, receipt.digest, receipt.result FROM receipt WHERE receipt.sid = ? AND receipt.request_id = ?',
@@ -190,15 +189,9 @@ RECEIPT = Statement(
     (),
     {'sid': 1},
 )
-TURN_OF_REQUEST = Statement(
-    'SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls FROM turn WHERE turn.sid = ? AND turn.request_id = ?',
-    ('sid', 'request_id'),
-    (),
-    {'sid': 1},
-)
 TURN_END = Statement(
-    'UPDATE turn SET status=?, reason=?, detail=?, ended_seq=? WHERE turn.id = ?',
-    ('status', 'reason', 'detail', 'ended_seq', 'id'),
+    'UPDATE turn SET status=?, reason=?, detail=?, input_tokens=?, output_tokens=?, total_tokens=?, cached_input_tokens=?, cache_creation_tokens=?, reasoning_tokens=?, calls=?, ended_seq=?, last_entry=?, context_used=?, context_total=? WHERE turn.id = ?',
+    ('status', 'reason', 'detail', 'input_tokens', 'output_tokens', 'total_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'ended_seq', 'last_entry', 'context_used', 'context_total', 'id'),
 )
 TURN_REOPEN = Statement(
     "UPDATE turn SET task_id=?, status='running', reason=NULL, detail=NULL, ended_seq=NULL WHERE turn.id = ?",
@@ -274,6 +267,8 @@ TURN_ACTIVITY = Statement(
     ('turn_id',),
 )
 TURN_RECORDS = Statement(
-    'SELECT usage_record.sid, usage_record.record_id, usage_record.target_id, usage_record.turn_id, usage_record.task_id, usage_record.model, usage_record.input_tokens, usage_record.output_tokens, usage_record.cached_input_tokens, usage_record.cache_creation_tokens, usage_record.reasoning_tokens, usage_record.calls, usage_record.cost, usage_record.seq FROM usage_record WHERE usage_record.turn_id = ? ORDER BY usage_record.seq',
-    ('turn_id',),
+    'SELECT usage_record.sid, usage_record.turn_id, usage_record.record_id, usage_record.target_id, usage_record.task_id, usage_record.model, usage_record.input_tokens, usage_record.output_tokens, usage_record.cached_input_tokens, usage_record.cache_creation_tokens, usage_record.reasoning_tokens, usage_record.calls, usage_record.cost, usage_record.seq FROM usage_record WHERE usage_record.sid = ? AND usage_record.turn_id = ? ORDER BY usage_record.seq',
+    ('sid', 'turn_id'),
+    (),
+    {'sid': 1},
 )

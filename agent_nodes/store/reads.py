@@ -49,19 +49,13 @@ def live_tasks(tx: Tx) -> list[Task]:
     return [task_of(row) for row in tx.rows(_sql.LIVE_TASKS)]
 
 
-def live_turns(tx: Tx) -> list[Turn]:
-    return [turn_of(row) for row in tx.rows(_sql.LIVE_TURNS)]
+def turn(tx: Tx, turn_id: int) -> Turn:
+    return turn_of(tx.rows(_sql.TURN, id=turn_id)[0])
 
 
 def receipt(tx: Tx, request_id: str) -> Receipt | None:
     for kind, digest, result in tx.rows(_sql.RECEIPT, request_id=request_id):
         return Receipt(kind, digest, decode(result) if result else None)
-    return None
-
-
-def turn_of_request(tx: Tx, request_id: str) -> Turn | None:
-    for row in tx.rows(_sql.TURN_OF_REQUEST, request_id=request_id):
-        return turn_of(row)
     return None
 
 

@@ -40,6 +40,9 @@ class Turn:
     reason: str | None = None
     detail: str | None = None
     usage: Usage = NO_USAGE
+    last_entry: int | None = None
+    context_used: int | None = None
+    context_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,6 @@ def task_of(row: tuple[Any, ...]) -> Task:
 
 
 def turn_of(row: tuple[Any, ...]) -> Turn:
-    """A row of the LIVE_TURNS and TURN_OF_REQUEST statements."""
-    id_, target_id, request_id, task_id, status, reason, detail, *counters = row
-    return Turn(id_, target_id, request_id, task_id, status, reason, detail, Usage(*counters))
+    """A row of the TURN statement."""
+    id_, target_id, request_id, task_id, status, reason, detail, *counters = row[:13]
+    return Turn(id_, target_id, request_id, task_id, status, reason, detail, Usage(*counters), *row[13:])

@@ -117,16 +117,33 @@ _TASK_COLUMNS = [
     ]
 ]
 _TURN_COLUMNS = [
-    turn.c[name] for name in ["id", "target_id", "request_id", "task_id", "status", "reason", "detail", *COUNTER_NAMES]
+    turn.c[name]
+    for name in [
+        "id",
+        "target_id",
+        "request_id",
+        "task_id",
+        "status",
+        "reason",
+        "detail",
+        *COUNTER_NAMES,
+        "last_entry",
+        "context_used",
+        "context_total",
+    ]
 ]
 LIVE_TASKS = select(*_TASK_COLUMNS).where(literal_column("status <> 'terminal'")).order_by(task.c.id)
-LIVE_TURNS = select(*_TURN_COLUMNS).where(literal_column("status IN ('running', 'waiting')")).order_by(turn.c.id)
+TURN = select(*_TURN_COLUMNS).where(*by(turn, "id"))
 
 # -- the turn ----------------------------------------------------------------------------------------------------------
 
 RECEIPT = select(receipt.c.type, receipt.c.digest, receipt.c.result).where(*by(receipt, "request_id"))
-TURN_OF_REQUEST = select(*_TURN_COLUMNS).where(mine(turn), turn.c.request_id == param("request_id"))
-TURN_END = update_by(turn, "id", "status", "reason", "detail", "ended_seq")
+TURN_END = update_by(
+    turn,
+    "id",
+    *["status", "reason", "detail", "ended_seq", "last_entry", "context_used", "context_total"],
+    *[*COUNTER_NAMES, "total_tokens"],
+)
 TURN_REOPEN = (
     update(turn)
     .where(*by(turn, "id"))
@@ -189,4 +206,4 @@ TURN_ACTIVITY = (
     .where(activity.c.turn_id == param("turn_id"))
     .order_by(activity.c.id)
 )
-TURN_RECORDS = select(usage_record).where(usage_record.c.turn_id == param("turn_id")).order_by(usage_record.c.seq)
+TURN_RECORDS = select(usage_record).where(*by(usage_record, "turn_id")).order_by(usage_record.c.seq)

@@ -8,7 +8,7 @@ carry the ``seq`` of the commit that wrote them. ``sid`` tells the sessions of a
 import re
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Index, Integer, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, Dialect, Index, Integer, Text, text
 from sqlalchemy.orm import declared_attr
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import AutoString, Field, SQLModel
@@ -115,10 +115,9 @@ class EntryRow(Row, table=True):
 
 
 class TurnRow(Row, table=True):
-    __table_args__ = (
-        UniqueConstraint("sid", "request_id"),
-        _where("turn_live", "id", where="status IN ('running', 'waiting')"),
-    )
+    """Found by id: a request's receipt names it, and each live turn has a live task. ``last_entry`` and the context's
+    size are those at its end."""
+
     sid: int = _sid()
     id: int = _key()
     target_id: int = _int()
@@ -136,6 +135,9 @@ class TurnRow(Row, table=True):
     calls: int = _int(default=0)
     started_seq: int = _int()
     ended_seq: int | None = _int(default=None)
+    last_entry: int | None = _int(default=None)
+    context_used: int | None = _int(default=None)
+    context_total: int | None = _int(default=None)
 
 
 class ReceiptRow(Row, table=True):
@@ -228,11 +230,13 @@ class DecisionRow(Row, table=True):
 
 
 class UsageRecordRow(Row, table=True):
-    __table_args__ = (Index("usage_turn", "turn_id"), NO_ROWID)
+    """Keyed by turn first, so that a turn's records lie together; ``turn_id`` 0 is work outside any turn."""
+
+    __table_args__ = NO_ROWID
     sid: int = _sid(key=True)
+    turn_id: int = _key()
     record_id: str = Field(primary_key=True)
     target_id: int = _int()
-    turn_id: int | None = _int(default=None)
     task_id: int | None = _int(default=None)
     model: str
     input_tokens: int = _int(default=0)

@@ -7,11 +7,10 @@ changes in commit order after the commit, never before.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from agent_nodes.messages import JsonObject, Message, Usage, message_to_json
 from agent_nodes.store import _sql
-from agent_nodes.store.kinds import EntryKind, TaskStatus, TurnStatus
+from agent_nodes.store.kinds import EntryKind, TaskStatus
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import EntryAdded, Task, Turn, UsageRow, task_of
 
@@ -85,16 +84,26 @@ def reopen_turn(tx: Tx, turn: Turn, task_id: int) -> Turn:
     return turn
 
 
-def end_turn(tx: Tx, turn: Turn, status: TurnStatus, reason: str | None, detail: str | None) -> Turn:
-    tx.run(_sql.TURN_END, id=turn.id, status=status, reason=reason, detail=detail, ended_seq=tx.seq)
-    turn = replace(turn, status=status, reason=reason, detail=detail)
+def end_turn(tx: Tx, turn: Turn) -> None:
+    """``turn`` as it ends: its status, reason, detail, sums, last entry and the size of the context then."""
+    tx.run(
+        _sql.TURN_END,
+        id=turn.id,
+        status=turn.status,
+        reason=turn.reason,
+        detail=turn.detail,
+        ended_seq=tx.seq,
+        last_entry=turn.last_entry,
+        context_used=turn.context_used,
+        context_total=turn.context_total,
+        total_tokens=turn.usage.total_tokens,
+        **_counters(turn.usage),
+    )
     tx.changes.append(turn)
-    return turn
 
 
-def add_usage(tx: Tx, turn: Turn, task_id: int, *, record_id: str, model: str, usage: Usage) -> Turn:
-    """Bills one returned response: its record, the turn's sums and the target's totals, once per ``record_id``."""
-    counters: dict[str, Any] = {
+def _counters(usage: Usage) -> dict[str, int]:
+    return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cached_input_tokens": usage.cached_input_tokens,
@@ -102,6 +111,16 @@ def add_usage(tx: Tx, turn: Turn, task_id: int, *, record_id: str, model: str, u
         "reasoning_tokens": usage.reasoning_tokens,
         "calls": usage.calls,
     }
+
+
+def add_usage(
+    tx: Tx, turn: Turn, task_id: int, *, record_id: str, model: str, usage: Usage, ends: bool = False
+) -> Turn:
+    """Bills one returned response: its record, the turn's sums and the target's totals, once per ``record_id``.
+
+    ``ends``: the turn ends in this very commit, which writes its sums anyway.
+    """
+    counters = _counters(usage)
     tx.insert(
         _sql.INSERT_USAGE_RECORD,
         record_id=record_id,
@@ -113,10 +132,11 @@ def add_usage(tx: Tx, turn: Turn, task_id: int, *, record_id: str, model: str, u
         **counters,
     )
     tx.run(_sql.USAGE_TOTAL, target_id=turn.target_id, model=model, cost=None, **counters)
-    tx.run(_sql.TURN_USAGE, id=turn.id, total_tokens=usage.total_tokens, **counters)
     turn = replace(turn, usage=turn.usage + usage)
     tx.changes.append(UsageRow(record_id, turn.id, model, usage, None))
-    tx.changes.append(turn)
+    if not ends:
+        tx.run(_sql.TURN_USAGE, id=turn.id, total_tokens=usage.total_tokens, **counters)
+        tx.changes.append(turn)
     return turn
 
 

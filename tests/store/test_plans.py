@@ -15,8 +15,8 @@ from agent_nodes.store.storage import connect
 THROUGH = {
     "TASK": "INTEGER PRIMARY KEY",
     "LIVE_TASKS": "task_live",
-    "LIVE_TURNS": "turn_live",
-    "TURN_OF_REQUEST": "sqlite_autoindex_turn_1",
+    "TURN": "INTEGER PRIMARY KEY",
+    "TURN_RECORDS": "PRIMARY KEY",
     "RECEIPT": "PRIMARY KEY",
     "WAITERS": "task_wait_on",
     "CONTEXT": "entry_target",
@@ -25,7 +25,7 @@ THROUGH = {
 }
 
 # Indices that hold only the rows they are about: walking through one is walking through what is live.
-SMALL = ("task_live", "turn_live", "inbox_queued")
+SMALL = ("task_live",)
 
 # Few rows each, however long the history: the requests of one turn.
 SORTED = ("TURN_RECORDS",)

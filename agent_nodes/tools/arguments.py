@@ -24,9 +24,10 @@ def check_arguments(tool: AgentTool, arguments: JsonObject, invalid: str | None 
     """The arguments that ``tool.execute`` gets.
 
     With a JSON Schema that is an equal dict, in which mistakes that have one meaning are mended: null for an optional
-    field is left out, and text that holds the JSON of the wanted type is read. With a pydantic model it is
-    the ``model_dump(mode="json")`` of the validated model: defaults are filled in, and values are plain JSON, because a
-    call that is run again after a crash gets them from the store. ``invalid`` is what the model sent instead of a JSON object.
+    field is left out, and text that holds the JSON of the wanted type is read. With a pydantic model it is the
+    ``model_dump(mode="json")`` of the validated model: defaults are filled in, and values are plain JSON, because a
+    call that is run again after a crash gets them from the store. ``invalid`` is what the model sent instead of a JSON
+    object.
 
     Raises :class:`ToolError` with a line for each field that is wrong.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -165,14 +166,19 @@ async def _end_group(process: asyncio.subprocess.Process) -> None:
     group = process.pid
     if _signal_group(group, signal.SIGTERM):
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(GRACE):
-                    # Nobody tells when a group is empty, so it is looked at.
-                    while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
+            await _until_gone(group)
         finally:
             _signal_group(group, signal.SIGKILL)
+        await _until_gone(group)
     await process.wait()
+
+
+async def _until_gone(group: int) -> None:
+    """Wait until nothing of the group runs, GRACE seconds at most. Nobody tells when that is, so it is looked at."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE):
+            while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -235,6 +241,7 @@ def _kill_marked(pid: int, wanted: bytes) -> bool:
         if not _carries(pid, wanted):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], GRACE)  # readable once it has ended
     except OSError:
         return False
     finally:

@@ -272,3 +272,19 @@ TURN_RECORDS = Statement(
     (),
     {'sid': 1},
 )
+TURNS = Statement(
+    'SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.last_entry, turn.context_used, turn.context_total FROM turn WHERE turn.id > ? ORDER BY turn.id',
+    ('after',),
+)
+TURN_COUNT = Statement(
+    'SELECT count(*) AS count_1 FROM turn WHERE turn.id > ?',
+    ('after',),
+)
+LAST_TURN = Statement(
+    'SELECT turn.id, turn.target_id, turn.request_id, turn.task_id, turn.status, turn.reason, turn.detail, turn.input_tokens, turn.output_tokens, turn.cached_input_tokens, turn.cache_creation_tokens, turn.reasoning_tokens, turn.calls, turn.last_entry, turn.context_used, turn.context_total FROM turn WHERE turn.id > ? ORDER BY turn.id DESC  LIMIT 1 OFFSET 0',
+    ('after',),
+)
+ENTRIES = Statement(
+    'SELECT entry.turn_id, entry.message FROM entry WHERE entry.target_id = ? AND entry.id > ? ORDER BY entry.id',
+    ('target_id', 'after'),
+)

@@ -8,12 +8,15 @@ import os
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from agent_nodes.store import _sql, faults, files, schema
+
+T = TypeVar("T")
 
 SUFFIX = ".sqlite"
 
@@ -75,6 +78,22 @@ class SessionMeta:
 def read_meta(path: Path) -> SessionMeta:
     """What the session at ``path`` says of itself, whether somebody has it open or not. Writes nothing.
 
+    Raises as :func:`look` does.
+    """
+
+    def about(connection: sqlite3.Connection) -> SessionMeta:
+        row = connection.execute(_sql.ABOUT.text, _sql.ABOUT.bind({})).fetchone()
+        if row is None:
+            raise faults.damaged(str(path), "it says nothing about itself")
+        return SessionMeta(path, *row)
+
+    return look(path, about)
+
+
+def look(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
+    """``read(connection)``, in one transaction of a connection that cannot write, whether somebody has the session at
+    ``path`` open or not. Takes no owner lock and writes nothing. ``read`` may be called a second time.
+
     Raises ``SessionFileError`` for what is no session of a known schema, ``StorageError`` where it cannot be read.
     """
     label = str(path)
@@ -85,24 +104,34 @@ def read_meta(path: Path) -> SessionMeta:
         raise faults.file_error(error, label) from error
     try:
         # A session at rest has no log, and an ordinary reader would leave one behind.
-        try:
-            row = _read(real, label, immutable=files.log_size(real) == 0)
-        except sqlite3.DatabaseError:
-            # Only an owner that came in between moves pages under a reader that takes no locks.
-            if files.log_size(real) == 0:
-                raise
-            row = _read(real, label, immutable=False)
+        rest = _at_rest(real)
+        if rest is not None:
+            try:
+                found = _look(real, label, read, immutable=True)
+            except (sqlite3.DatabaseError, ValueError):
+                # Only an owner that came in between moves pages under a reader that takes no locks.
+                if _at_rest(real) == rest:
+                    raise
+            else:
+                if _at_rest(real) == rest:
+                    return found
+        return _look(real, label, read, immutable=False)
     except sqlite3.Error as error:
         raise faults.database_error(error, label) or faults.damaged(label, str(error)) from error
-    return SessionMeta(path, *row)
 
 
-def _read(path: Path, label: str, *, immutable: bool) -> tuple[int, int, str, str, str, str, str, int, str, float]:
+def _at_rest(real: Path) -> tuple[int, int] | None:
+    """Size and time of a file without a log, None where there is one."""
+    if files.log_size(real):
+        return None
+    status = real.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _look(path: Path, label: str, read: Callable[[sqlite3.Connection], T], *, immutable: bool) -> T:
     with closing(files.reading(path, immutable=immutable)) as connection:
+        connection.execute("BEGIN")
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         schema.check_marks(label, application_id, version)
-        row = connection.execute(_sql.ABOUT.text, _sql.ABOUT.bind({})).fetchone()
-    if row is None:
-        raise faults.damaged(label, "it says nothing about itself")
-    return row
+        return read(connection)

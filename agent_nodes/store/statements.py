@@ -17,6 +17,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     delete,
+    func,
     literal_column,
     select,
     update,
@@ -207,3 +208,14 @@ TURN_ACTIVITY = (
     .order_by(activity.c.id)
 )
 TURN_RECORDS = select(usage_record).where(*by(usage_record, "turn_id")).order_by(usage_record.c.seq)
+
+# -- what lists of sessions and reports about one read -----------------------------------------------------------------
+
+TURNS = select(*_TURN_COLUMNS).where(turn.c.id > param("after")).order_by(turn.c.id)
+TURN_COUNT = select(func.count()).select_from(turn).where(turn.c.id > param("after"))
+LAST_TURN = select(*_TURN_COLUMNS).where(turn.c.id > param("after")).order_by(turn.c.id.desc()).limit(1)
+ENTRIES = (
+    select(entry.c.turn_id, entry.c.message)
+    .where(entry.c.target_id == param("target_id"), entry.c.id > param("after"))
+    .order_by(entry.c.id)
+)

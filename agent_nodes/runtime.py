@@ -71,6 +71,19 @@ class UnfinishedTurn:
     status: str
 
 
+class Iteration:
+    """One pass over a run's events. ``left`` once nobody holds its iterator any more: its closing is under way."""
+
+    def __init__(self) -> None:
+        self.started = False
+        self.ended = asyncio.Event()
+        self.generator: weakref.ref[AsyncGenerator[AgentStreamEvent]] | None = None
+
+    @property
+    def left(self) -> bool:
+        return self.generator is not None and self.generator() is None
+
+
 class AgentRun:
     """One run: iterate it for the events, read :attr:`result` after the end.
 
@@ -87,15 +100,15 @@ class AgentRun:
         self._runtime = runtime
         self._input = given
         self._host = host
-        self._generator: weakref.ref[AsyncGenerator[AgentStreamEvent]] | None = None
+        self._iteration: Iteration | None = None
         self._consumer: asyncio.Task[Any] | None = None
         self._text: list[str] = []
         self._gap = False
-        self.done = asyncio.Event()
 
     def __aiter__(self) -> AsyncGenerator[AgentStreamEvent]:
-        generator = self._events()
-        self._generator = weakref.ref(generator)
+        iteration = self._iteration = Iteration()
+        generator = self._events(iteration)
+        iteration.generator = weakref.ref(generator)
         return generator
 
     async def __aenter__(self) -> Self:
@@ -104,20 +117,21 @@ class AgentRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        generator = None if self._generator is None else self._generator()
+        iteration = self._iteration
+        generator = None if iteration is None or iteration.generator is None else iteration.generator()
         if generator is not None:
             await generator.aclose()
-        elif self._generator is not None:
-            await self.done.wait()
+        elif iteration is not None and iteration.started:
+            await iteration.ended.wait()
 
-    @property
-    def left(self) -> bool:
-        """Whether nobody holds the iterator any more: its closing is under way."""
-        return self._generator is not None and self._generator() is None
-
-    async def _events(self) -> AsyncGenerator[AgentStreamEvent]:
+    async def _events(self, iteration: Iteration) -> AsyncGenerator[AgentStreamEvent]:
         runtime, host = self._runtime, self._host
-        await runtime.enter(self)
+        iteration.started = True
+        try:
+            await runtime.enter(iteration)
+        except BaseException:
+            iteration.ended.set()
+            raise
         self._consumer = asyncio.current_task()
         self._text, self._gap = [], False
         forget: Callable[[], None] | None = None
@@ -151,7 +165,7 @@ class AgentRun:
                 forget()
             if submitted is not None:
                 runtime.harness.engine.projection.unfollow(submitted.turn.id)
-            runtime.leave(self)
+            runtime.leave(iteration)
 
     def _check_start(self) -> None:
         given = self._input
@@ -237,7 +251,7 @@ class AgentRuntime:
         self.harness = harness
         self._provider = provider
         self._clock = clock
-        self._active: AgentRun | None = None
+        self._active: Iteration | None = None
         self._closed = False
 
     @property
@@ -275,7 +289,7 @@ class AgentRuntime:
         self._closed = True
         active = self._active
         if active is not None and active.left:
-            await active.done.wait()
+            await active.ended.wait()
         try:
             await finish(self.harness.close())
         finally:
@@ -291,20 +305,18 @@ class AgentRuntime:
 
     # -- for runs ------------------------------------------------------------------------------------------------------
 
-    async def enter(self, run: AgentRun) -> None:
+    async def enter(self, iteration: Iteration) -> None:
         while self._active is not None and self._active.left:
-            await self._active.done.wait()
+            await self._active.ended.wait()
         if self._closed:
             raise AgentClosed("The agent is closed. Create it again to go on.")
         if self._active is not None:
             raise AgentBusy("This agent is running already. Wait for that run to end, or create another agent.")
-        self._active = run
-        run.done.clear()
+        self._active = iteration
 
-    def leave(self, run: AgentRun) -> None:
-        if self._active is run:
-            self._active = None
-        run.done.set()
+    def leave(self, iteration: Iteration) -> None:
+        self._active = None
+        iteration.ended.set()
 
     def request_stop(self, turn_id: int, signal: Any) -> None:
         reason = getattr(signal, "reason", None)

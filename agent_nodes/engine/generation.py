@@ -90,6 +90,7 @@ async def _stream(engine: Engine, task: Task, attempt: Attempt) -> None:
     )
     turn_id = task.turn_id or 0
     fold, progress, projection = attempt.fold, attempt.progress, engine.projection
+    first = True
     async for events in config.provider.stream(model_request):
         shown: list[TextDelta | ThinkingDelta] = []
         for event in events:
@@ -101,6 +102,9 @@ async def _stream(engine: Engine, task: Task, attempt: Attempt) -> None:
         if shown:
             progress.add(shown)
             projection.show(turn_id, shown)
+            if first:  # a burst would keep the loop busy until its end: let the first words be read now
+                first = False
+                await asyncio.sleep(0)
             await projection.room(turn_id)
 
 

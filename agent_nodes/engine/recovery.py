@@ -65,5 +65,6 @@ def abandon(engine: Engine, tx: Tx, task: Task, kept: AssistantMessage, ending: 
     if kept.content:
         tip = keep_partial(tx, task, kept)
         set_tip(tx, task.target_id, tip)
-        tx.changes.append(Show(task.turn_id or 0, shown_again(kept)))
+        if task.status == "pending":  # streamed by an owner that is gone: nobody here has been shown it
+            tx.changes.append(Show(task.turn_id or 0, shown_again(kept)))
     close_turn(engine, tx, engine.turn(task), ending, tip=tip)

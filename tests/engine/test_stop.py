@@ -301,3 +301,23 @@ async def test_nothing_is_left_behind():
         await take(agent.run("next"))
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_stop_shows_what_was_said_once():
+    model = Held("one ", "two ")
+    signal = AbortSignal()
+    async with scripted(provider=model) as agent:
+        task = asyncio.ensure_future(take(agent.run("go", AgentHost(abort_signal=signal))))
+        await model.reached.wait()
+        signal.set()
+        outcome = await task
+        assert outcome.text == "one two "
+
+
+async def test_the_block_form_of_a_run_that_cannot_start_ends_with_its_error():
+    async with scripted("text: x") as agent:
+        await agent.close()
+        with pytest.raises(AgentClosed):
+            async with agent.run("go") as run:
+                async for _ in run:
+                    pass

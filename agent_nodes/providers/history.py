@@ -148,7 +148,8 @@ def _assistant(request: ModelRequest, index: int, seen: set[str]) -> tuple[Step,
             result = waiting.pop(0) if waiting else None
             id = unique(call_id(block.id), seen, taken)
             taken.add(id)
-            call = replace(block, id=id, name=tool_name(block.name))
+            name = tool_name(block.name)
+            call = block if (id, name) == (block.id, block.name) else replace(block, id=id, name=name)
             paired.append(_result(call, result, request.model))
             kept.append(call)
         else:
@@ -169,7 +170,7 @@ def _blocks(message: AssistantMessage, request: ModelRequest, index: int, native
     reasoning = own and index >= request.reasoning_from and not message.interrupted
     thinned = False
     kept: list[AssistantBlock] = []
-    for block in message.content:
+    for place, block in enumerate(message.content):
         match block:
             case TextBlock():
                 if block.text.strip():
@@ -183,7 +184,7 @@ def _blocks(message: AssistantMessage, request: ModelRequest, index: int, native
                 if not message.interrupted:
                     kept.append(block if own else replace(block, raw=None))
             case NativeBlock():
-                if block in natives.kept:
+                if place in natives.kept:
                     kept.append(block)
     # Reasoning must lead to something, except where the model goes on from it by itself.
     while kept and isinstance(kept[-1], ThinkingBlock) and not natives.continued:

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_nodes.messages import AssistantMessage, Message, NativeBlock, UserMessage
+from agent_nodes.messages import AssistantBlock, AssistantMessage, Message, NativeBlock, UserMessage
 from agent_nodes.providers.base import ModelEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Natives:
-    """``kept`` can be sent. ``continued``: the model goes on from this paused message by itself. ``waiting``: the
-    verdict depends on a reply that has not come yet."""
+    """``kept``: places in the content of the blocks that can be sent. ``continued``: the model goes on from this paused
+    message by itself. ``waiting``: the verdict depends on a reply that has not come yet."""
 
-    kept: tuple[NativeBlock, ...] = ()
+    kept: frozenset[int] = frozenset()
     continued: bool = False
     waiting: bool = False
 
@@ -43,26 +43,33 @@ def made_by(message: AssistantMessage, entry: ModelEntry) -> bool:
 def natives_at(messages: Sequence[Message], index: int, entry: ModelEntry) -> Natives:
     """The verdict on the assistant message at ``index``."""
     message = _reply(messages, index)
-    blocks = [block for block in message.content if isinstance(block, NativeBlock)]
-    if not _usable(message, entry) or not (blocks or message.stop == "pause"):
+    places = [place for place, block in enumerate(message.content) if isinstance(block, NativeBlock)]
+    if not _usable(message, entry) or not (places or _pauses(message)):
         return _NONE
-    here = [block.raw.get("tool_use_id") for block in blocks]
     waiting = False
-    kept: list[NativeBlock] = []
-    for block in blocks:
-        use, answered = _use_id(block), block.raw.get("tool_use_id")
-        if use is not None and use not in here:
-            fate = _result_of(messages, index, use, entry)
+    kept: set[int] = set()
+    asked: set[str] = set()
+    answered: set[str] = set()
+    for place in places:
+        use, answer = _use_id(message.content[place]), _answer_id(message.content[place])
+        if use is not None:
+            asked.add(use)
+            here = use in map(_answer_id, message.content[place:])
+            fate = "found" if here else _result_of(messages, index, use, entry)
             waiting = waiting or fate == "open"
             keep = fate != "lost"
+        elif answer is not None:
+            keep = answer not in answered and (answer in asked or _asked_before(messages, index, answer, entry))
+            if keep:
+                answered.add(answer)
         else:
-            keep = answered is None or answered in _uses(message) or _asked_before(messages, index, answered, entry)
+            keep = True
         if keep:
-            kept.append(block)
+            kept.add(place)
     after = _neighbour(messages, index, 1)
-    at_end = message.stop == "pause" and after.index < 0 and not after.prompted
-    continued = at_end or (message.stop == "pause" and _goes_on(messages, index, after, entry))
-    return Natives(tuple(kept), continued, waiting or at_end)
+    at_end = _pauses(message) and after.index < 0 and not after.prompted
+    continued = at_end or (_pauses(message) and _goes_on(messages, index, after, entry))
+    return Natives(frozenset(kept), continued, waiting or at_end)
 
 
 def _result_of(
@@ -72,27 +79,28 @@ def _result_of(
     while True:
         reply, after = _reply(messages, index), _neighbour(messages, index, 1)
         if after.index < 0:
-            return "open" if reply.calls or (reply.stop == "pause" and not after.prompted) else "lost"
+            return "open" if reply.calls or (_pauses(reply) and not after.prompted) else "lost"
         if not _goes_on(messages, index, after, entry):
             return "lost"
         following = _reply(messages, after.index)
-        if any(block.raw.get("tool_use_id") == use for block in following.content if isinstance(block, NativeBlock)):
+        if use in map(_answer_id, following.content):
             return "found"
-        if following.stop != "pause":
+        if not _pauses(following):
             return "lost"
         index = after.index
 
 
 def _asked_before(messages: Sequence[Message], index: int, use: str, entry: ModelEntry) -> bool:
-    """Whether a reply that the one at ``index`` goes on from holds the use."""
+    """Whether a reply that the one at ``index`` goes on from left the use open."""
     while True:
         before = _neighbour(messages, index, -1)
         if before.index < 0 or not _goes_on(messages, before.index, _Neighbour(index, before.prompted), entry):
             return False
         earlier = _reply(messages, before.index)
-        if use in _uses(earlier):
-            return True
-        if earlier.stop != "pause":
+        for block in reversed(earlier.content):
+            if use in {_use_id(block), _answer_id(block)}:
+                return _use_id(block) == use
+        if not _pauses(earlier):
             return False
         index = before.index
 
@@ -102,7 +110,7 @@ def _goes_on(messages: Sequence[Message], index: int, after: _Neighbour, entry: 
     if after.index < 0 or not _usable(_reply(messages, after.index), entry):
         return False
     reply = _reply(messages, index)
-    return _usable(reply, entry) and (bool(reply.calls) or (reply.stop == "pause" and not after.prompted))
+    return _usable(reply, entry) and (bool(reply.calls) or (_pauses(reply) and not after.prompted))
 
 
 def _neighbour(messages: Sequence[Message], index: int, way: Literal[1, -1]) -> _Neighbour:
@@ -123,14 +131,24 @@ def _reply(messages: Sequence[Message], index: int) -> AssistantMessage:
     return message
 
 
+def _pauses(reply: AssistantMessage) -> bool:
+    """Whether the service broke off in its own work, and waits for no tool of ours."""
+    return reply.stop == "pause" and not reply.calls
+
+
 def _usable(message: AssistantMessage, entry: ModelEntry) -> bool:
     return made_by(message, entry) and not message.interrupted
 
 
-def _use_id(block: NativeBlock) -> str | None:
+def _use_id(block: AssistantBlock) -> str | None:
+    """The id of a use that a result must answer; None for any other block."""
+    if not isinstance(block, NativeBlock):
+        return None
     kind, id = block.raw.get("type"), block.raw.get("id")
     return id if isinstance(id, str) and isinstance(kind, str) and kind.endswith("tool_use") else None
 
 
-def _uses(message: AssistantMessage) -> list[str | None]:
-    return [_use_id(block) for block in message.content if isinstance(block, NativeBlock)]
+def _answer_id(block: AssistantBlock) -> str | None:
+    """The id of the use that a result answers; None for any other block."""
+    id = block.raw.get("tool_use_id") if isinstance(block, NativeBlock) else None
+    return id if isinstance(id, str) else None

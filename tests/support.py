@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.providers.scripted import ScriptedProvider
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
 from agent_nodes.runtime_options import agent_options
+from tests.fakes import FakeServer
+from tests.fakes.clock import FakeClock
 
 ENTRY = ModelEntry("scripted", "scripted-1", "openai-completions", "", context_window=1000)
 
@@ -90,3 +93,47 @@ def tool(
 ) -> AgentTool:
     parameters = {"type": "object", "properties": properties or {}, "required": list(required)}
     return AgentTool(name=name, description=name, parameters=parameters, execute=execute, **options)
+
+
+@asynccontextmanager
+async def passing(clock: FakeClock, limit: float = 10.0) -> AsyncIterator[None]:
+    """Lets every wait of at most ``limit`` seconds on the clock pass at once: backoffs, not the silence of a server."""
+
+    async def pass_time() -> None:
+        while True:
+            due = await clock.wait_timer()
+            if due <= limit:
+                clock.advance(due)
+            await asyncio.sleep(0.001)
+
+    task = asyncio.ensure_future(pass_time())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@asynccontextmanager
+async def online(
+    fake: FakeServer, kind: str, clock: Clock = SYSTEM_CLOCK, **options: Any
+) -> AsyncIterator[AgentRuntime]:
+    """An agent that speaks protocol ``kind`` to the fake service."""
+    given = {
+        "provider": "fake",
+        "model": "m-a",
+        "base_url": fake.url if kind == "anthropic-messages" else fake.v1,
+        "api_key": "k-secret-1",
+        "api_kind": kind,
+        **options,
+    }
+    runtime = await open_agent(agent_options(given), clock=clock)
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait for what no event tells; the test's own limit ends a wait that would not end."""
+    while not reached():  # noqa: ASYNC110  # the code under test knows of no test
+        await asyncio.sleep(0.002)

@@ -123,13 +123,16 @@ def end_event(task: Task, message: ToolResultMessage) -> ToolEvent:
     return ToolEvent("end", tool_call_id(task), message.name, result=message.text, is_error=message.is_error)
 
 
-def settle(engine: Engine, tx: Tx, task: Task, result: AgentToolResult) -> tuple[int, list[Task]]:
+def settle(
+    engine: Engine, tx: Tx, task: Task, result: AgentToolResult, *, shown: bool = True
+) -> tuple[int, list[Task]]:
     """The call's result as an entry, its task ended; returns the entry and the tasks this set free."""
     message = ToolResultMessage(task.call_id or "", task.tool or "", result.blocks(), result.is_error)
     entry = append_entry(tx, task.target_id, "tool_result", message, turn_id=task.turn_id, task_id=task.id)
-    turn = engine.turn(task)
-    add_activity(tx, turn, "tool_end", {"is_error": True} if result.is_error else None, task_id=task.id)
-    tx.changes.append(Show(turn.id, [end_event(task, message)]))
+    if shown:
+        turn = engine.turn(task)
+        add_activity(tx, turn, "tool_end", {"is_error": True} if result.is_error else None, task_id=task.id)
+        tx.changes.append(Show(turn.id, [end_event(task, message)]))
     return entry, end_task(tx, task)
 
 

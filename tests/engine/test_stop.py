@@ -165,6 +165,7 @@ async def test_calls_that_had_not_started_say_so():
         outcome = await task
         starts = [event.name for event in outcome.of("tool") if event.phase == "start"]
         assert starts == ["a"]
+        assert [event.name for event in outcome.of("tool") if event.phase == "end"] == ["a"]
         await take(agent.run("hi"))
         results = {m.name: m.text for m in model_of(agent).requests[-1].messages if isinstance(m, ToolResultMessage)}
         assert "not run" in results["b"]

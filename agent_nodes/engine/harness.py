@@ -249,7 +249,9 @@ class Harness:
                 continue
             for call in [t for t in engine.projection.tasks.values() if t.owner_task == task.id]:
                 drop_progress(tx, tool_task.tool_call_id(call))
-                entry, _ = tool_task.settle(engine, tx, call, tool_task.stopped_result(call))
+                # A call that never started is not shown: the model alone is told what became of it.
+                shown = call.status != "waiting"
+                entry, _ = tool_task.settle(engine, tx, call, tool_task.stopped_result(call), shown=shown)
                 drop_waits(tx, call)
                 set_tip(tx, call.target_id, entry)
             drop_waits(tx, task)

@@ -180,24 +180,28 @@ def transport_failure(error: Exception, origin: str) -> Failure:
     """What an exception of the HTTP client stands for; ``origin`` is the address as it may be shown."""
     import httpx2
 
-    for cause in _chain(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return invalid(f"The certificate of {origin} is not trusted: {cause.verify_message}.")
+    reason = _reason(error)
+    untrusted = next((cause for cause in _chain(error) if isinstance(cause, ssl.SSLCertVerificationError)), None)
+    if untrusted is not None:
+        return invalid(f"The certificate of {origin} is not trusted: {untrusted.verify_message}.")
     match error:
         case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
             return invalid(f"{origin} is no address that can be called; check base_url.")
+        case ImportError():  # the environment names a kind of proxy that needs another package
+            return invalid(f"The proxy in the environment cannot be used for {origin}{reason}.")
         case httpx2.ProxyError():
-            return dropped(f"The proxy gave no connection to {origin}{_reason(error)}.")
+            text = f"The proxy gave no connection to {origin}{reason}."
         case httpx2.ConnectTimeout():
-            return dropped(f"No connection to {origin} in time.")
+            text = f"No connection to {origin} in time."
         case httpx2.ConnectError():
-            return dropped(f"No connection to {origin}{_reason(error)}.")
+            text = f"No connection to {origin}{reason}."
         case httpx2.TimeoutException():
-            return dropped(f"{origin} did not answer in time.")
+            text = f"{origin} did not answer in time."
         case httpx2.DecodingError():
-            return dropped(f"The answer of {origin} could not be decompressed.")
+            text = f"The answer of {origin} could not be decompressed."
         case _:
-            return dropped(f"The connection to {origin} broke off{_reason(error)}.")
+            text = f"The connection to {origin} broke off{reason}."
+    return dropped(text)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
@@ -68,15 +68,7 @@ class HttpWire:
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str], clock: Clock) -> None:
-        parts = urlsplit(base_url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InputValidationError(
-                "base_url must start with http:// or https:// and name a host.", field="base_url"
-            )
-        if parts.username or parts.password:
-            raise InputValidationError(
-                "base_url must hold no user name or password; give the key as api_key.", field="base_url"
-            )
+        parts = _address(base_url)
         for name, value in headers.items():
             if not _HEADER_VALUE.fullmatch(value):
                 raise InputValidationError(
@@ -148,6 +140,22 @@ class HttpWire:
         finally:
             timer.cancel()
             await response.close()
+
+
+def _address(base_url: str) -> SplitResult:
+    wrong = InputValidationError("base_url must start with http:// or https:// and name a host.", field="base_url")
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port  # read here, because it is checked only when it is read
+    except ValueError:
+        raise wrong from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise wrong
+    if parts.username or parts.password:
+        raise InputValidationError(
+            "base_url must hold no user name or password; give the key as api_key.", field="base_url"
+        )
+    return parts
 
 
 class _HttpResponse:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -324,6 +325,14 @@ async def test_any_exception_of_a_wire_is_a_failure() -> None:
         events = await collect(QueueWire(delta("a"), problem))
         assert text_of(events) == "a"
         assert (failure_of(events).kind, failure_of(events).retryable) == ("dropped", True)
+
+
+async def test_a_proxy_that_cannot_be_used_is_told_and_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    failure = failure_of(await collect(HttpWire("http://models.test", {}, FakeClock())))
+    assert (failure.kind, failure.retryable) == ("invalid", False)
+    assert "proxy" in failure.message
 
 
 # Connections that hang.

@@ -234,7 +234,10 @@ async def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
         await near.close()
 
 
-@pytest.mark.parametrize("base", ["", "models.test", "ftp://models.test", "http://", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "base",
+    ["", "models.test", "ftp://models.test", "http://", "file:///x", "http://a:99999", "http://a:b", "http://[::1"],
+)
 def test_an_address_that_cannot_be_called_is_refused(base: str) -> None:
     with pytest.raises(InputValidationError) as caught:
         HttpWire(base, {}, SYSTEM_CLOCK)

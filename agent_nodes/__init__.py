@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from agent_nodes.events import AgentStreamEvent as AgentStreamEvent
     from agent_nodes.host import AgentHost as AgentHost
     from agent_nodes.host import UsageReport as UsageReport
+    from agent_nodes.nodes.agent import create_agent_node as create_agent_node
+    from agent_nodes.nodes.agent import run_agent as run_agent
+    from agent_nodes.nodes.input import create_input_node as create_input_node
+    from agent_nodes.nodes.input import parse_input as parse_input
+    from agent_nodes.nodes.output import create_output_node as create_output_node
+    from agent_nodes.nodes.output import write_output as write_output
     from agent_nodes.options import AgentInput as AgentInput
     from agent_nodes.options import AgentOutputPayload as AgentOutputPayload
     from agent_nodes.runtime import (
@@ -107,8 +113,14 @@ _HOME = {
     "UsageReport": "host",
     "UserInputRequired": "errors",
     "create_agent": "runtime",
+    "create_agent_node": "nodes.agent",
+    "create_input_node": "nodes.input",
+    "create_output_node": "nodes.output",
     "memory_storage": "store.storage",
+    "parse_input": "nodes.input",
+    "run_agent": "nodes.agent",
     "sqlite_storage": "store.storage",
+    "write_output": "nodes.output",
 }
 
 __all__ = [
@@ -139,8 +151,14 @@ __all__ = [
     "UsageReport",
     "UserInputRequired",
     "create_agent",
+    "create_agent_node",
+    "create_input_node",
+    "create_output_node",
     "memory_storage",
+    "parse_input",
+    "run_agent",
     "sqlite_storage",
+    "write_output",
 ]
 
 

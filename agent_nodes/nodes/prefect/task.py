@@ -1,0 +1,64 @@
+"""A node as its Prefect task. Prefect sees the node and its state; what the turn does is kept by its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CoroutineType
+from typing import Any, TypeAlias, TypeVar, cast
+
+from prefect import Task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture, PrefectFutureList
+
+from agent_nodes.nodes.dispatch import Body, TaskOptions
+from agent_nodes.nodes.prefect.cancel import stopped_with_flow
+from agent_nodes.nodes.prefect.identity import Place, surroundings
+
+T = TypeVar("T")
+
+NodeTask: TypeAlias = Task[..., CoroutineType[Any, Any, T]]
+Future: TypeAlias = PrefectFuture[T]
+Futures: TypeAlias = PrefectFutureList[T]
+
+
+def node_task(name: str, body: Body[Any, T], options: TaskOptions) -> NodeTask[T]:
+    """Its runs are named after the node and the number of the call. Left out, ``place`` is taken when it runs."""
+
+    async def run(given: Any, place: Place | None = None) -> T:
+        around = surroundings(name, place)
+        async with stopped_with_flow(around):
+            return await body(given, around)
+
+    # Prefect tells tasks apart by the function's own name.
+    run.__name__ = run.__qualname__ = name
+    names: Any = _names(name)
+    task = Task(
+        run,
+        name=name,
+        description=f"The node {name!r} of a flow of agents.",
+        task_run_name=names,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=0,
+    )
+    return task.with_options(**cast("dict[str, Any]", options)) if options else task
+
+
+def _names(node: str) -> Callable[[dict[str, Any]], str]:
+    def name(parameters: dict[str, Any]) -> str:
+        place = parameters.get("place")
+        return f"{node}-{place.ordinal}" if isinstance(place, Place) else node
+
+    return name
+
+
+def submit(
+    task: NodeTask[T], given: Any, place: Place, wait_for: Iterable[PrefectFuture[Any]] | None
+) -> PrefectFuture[T]:
+    # Prefect's own type is of the coroutine, not of what comes of it.
+    start: Any = task.submit  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return start(given, place, wait_for=wait_for)
+
+
+def together(futures: Iterable[PrefectFuture[T]]) -> PrefectFutureList[T]:
+    return PrefectFutureList(futures)  # pyright: ignore[reportAbstractUsage]  # it says Iterator, and is a list

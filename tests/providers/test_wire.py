@@ -35,7 +35,6 @@ async def wire(fake: FakeServer) -> AsyncIterator[HttpWire]:
 
 def open_generators() -> list[str]:
     """Bodies of the client that are neither read to their end nor closed."""
-    gc.collect()
     found = [item for item in gc.get_objects() if isinstance(item, AsyncGeneratorType) and item.ag_frame is not None]
     return [item.__qualname__ for item in found if "httpcore2" in item.ag_code.co_filename]
 

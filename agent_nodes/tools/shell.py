@@ -7,6 +7,7 @@ import codecs
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from agent_nodes.tools.environment import ToolError
 MARKER = "AGENT_NODES_CALL"
 TIMEOUT = 120.0
 GRACE = 2.0
+STARTING_LOOKS = 5
 POLL = 0.2
 UPDATE_BYTES = 4_096
 KEPT_BYTES = 64 * 1024
@@ -216,9 +218,18 @@ def sweep(marker: str) -> int:
     """
     killed: set[int] = set()
     wanted = f"{MARKER}={marker}".encode()
+    looks = STARTING_LOOKS
     # Again until nothing new turns up: what was found may have started another one meanwhile.
-    while marker and (found := {pid for pid in _pids() if pid not in killed and _kill_marked(pid, wanted)}):
+    while marker and looks:
+        marks = {pid: _carries(pid, wanted) for pid in _pids() if pid not in killed and pid != os.getpid()}
+        found = {pid for pid, mark in marks.items() if mark and _kill_marked(pid, wanted)}
         killed |= found
+        if found:
+            continue
+        if None not in marks.values():
+            break
+        looks -= 1
+        time.sleep(0.005)
     return len(killed)
 
 
@@ -229,9 +240,20 @@ def _pids() -> list[int]:
         return []
 
 
-def _kill_marked(pid: int, wanted: bytes) -> bool:
-    if pid == os.getpid() or not _carries(pid, wanted):
+def _carries(pid: int, wanted: bytes) -> bool | None:
+    """None for a process that shows no environment at all: it may be about to become another program, whose own will
+    be there in a moment."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        if not environment:
+            Path(f"/proc/{pid}/exe").readlink()  # fails for threads of the kernel and for what has ended
+            return None
+    except OSError:
         return False
+    return wanted in environment.split(b"\0")
+
+
+def _kill_marked(pid: int, wanted: bytes) -> bool:
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -247,13 +269,6 @@ def _kill_marked(pid: int, wanted: bytes) -> bool:
     finally:
         os.close(handle)
     return True
-
-
-def _carries(pid: int, wanted: bytes) -> bool:
-    try:
-        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _result(output: _Output, ended: _Ended, status: int | None, limit: float) -> AgentToolResult:

@@ -8,6 +8,7 @@ import re
 import resource
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -235,7 +236,9 @@ async def test_the_marker_of_the_call_is_in_the_environment(bench) -> None:
 def test_sweep_ends_what_a_crash_left_behind_and_nothing_else(running) -> None:
     def start(marker: str) -> subprocess.Popen[bytes]:
         # In a session of its own, and it starts a child that knows nothing but the environment.
-        code = "import subprocess, sys; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True); p.wait()"
+        code = (
+            "import subprocess, time; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True); time.sleep(300)"
+        )
         return subprocess.Popen(
             [sys.executable, "-c", code],
             env={**os.environ, "AGENT_NODES_CALL": marker},
@@ -243,19 +246,21 @@ def test_sweep_ends_what_a_crash_left_behind_and_nothing_else(running) -> None:
             stdout=subprocess.PIPE,
         )
 
-    left, other = start("call-1"), start("call-11")
+    # Of this run alone: the whole machine is swept, and another run of the tests may be on it.
+    mine = f"call-{uuid.uuid4().hex}"
+    left, other = start(mine), start(f"{mine}1")
     try:
         assert left.stdout
         assert other.stdout
         child, other_child = int(left.stdout.readline()), int(other.stdout.readline())
-        assert shell.sweep("call-1") == 2
+        assert shell.sweep(mine) == 2
         assert left.wait(GUARD) == -9
         assert not running(child)
         assert running(other.pid)
         assert running(other_child)
-        assert shell.sweep("call-1") == 0
+        assert shell.sweep(mine) == 0
         assert shell.sweep("") == 0
-        assert shell.sweep("call-11") == 2
+        assert shell.sweep(f"{mine}1") == 2
     finally:
         for process in (left, other):
             process.kill()

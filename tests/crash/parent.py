@@ -1,0 +1,201 @@
+"""The process that forks. It has everything imported, one thread and no loop, so that a fork is cheap and safe.
+
+It reads jobs as JSON lines and answers each with one. By hand, to see one case again:
+
+    python -m tests.crash.parent '{"scene": "text", "kills": [[0, "commit answer.settle commit#1"]]}'
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.crash import checks
+from tests.crash.child import Order, Report, ask_again, play
+from tests.crash.points import Action, trace
+from tests.crash.scenes import ALL, Run, Scene
+from tests.crash.world import LEDGER, REQUESTS
+
+HANG_GUARD = 60
+
+Job = dict[str, Any]
+
+
+def warm() -> None:
+    """Import what the children need on their way."""
+    import agent_nodes.providers.anthropic_messages
+    import agent_nodes.providers.failures
+    import agent_nodes.providers.openai_completions
+    import agent_nodes.providers.openai_responses
+    import agent_nodes.store._empty
+    import httpx2  # noqa: F401
+    import jsonschema_rs  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def fork(work: Callable[[], Report], folder: Path, number: int) -> tuple[int, Report | None, str]:
+    """Run ``work`` in a child: its exit code (or minus the signal), its report and what it wrote to stderr."""
+    report, errors = folder / f"report-{number}", folder / f"stderr-{number}"
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            fd = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(fd, 1)
+            os.dup2(fd, 2)
+            faulthandler.dump_traceback_later(HANG_GUARD, exit=True)
+            report.write_text(json.dumps(work()))
+            gc.collect()  # what was left behind unfinished speaks up now
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    found = json.loads(report.read_text()) if report.exists() else None
+    return os.waitstatus_to_exitcode(status), found, errors.read_text() if errors.exists() else ""
+
+
+@dataclass
+class Case:
+    """A scene being played: processes get numbers in the order in which they run."""
+
+    scene: Scene
+    folder: Path
+    wire: tuple[str, str] | None
+    number: int = 0
+    killed: set[int] = field(default_factory=set[int])
+    wrong: list[str] = field(default_factory=list[str])
+    traces: list[list[str]] = field(default_factory=list[list[str]])
+    last: Report | None = None
+
+    def order(self, run: Run, at: str | None = None, action: Action = "kill") -> Order:
+        return Order(self.scene, run, self.folder, self.number, at, action, self.wire)
+
+    def complete(self, run: Run) -> None:
+        """One run to its end, which is checked."""
+        report = self._fork(lambda: play(self.order(run)))
+        if report is None:
+            return
+        ends: str = run.ends
+        if self.killed and self.scene.stops:
+            ends = "aborted" if self._stop_was_marked() else "answered"
+        self._say(checks.run(self.scene, run, report, ends=ends))
+        self.last = report
+        self.number += 1
+
+    def kill(self, run: Run, point: str) -> None:
+        """One run up to ``point``."""
+        code, _, errors = fork(lambda: play(self.order(run, point)), self.folder, self.number)
+        if code != -signal.SIGKILL:
+            self._say([f"was not killed at {point!r} (exit code {code})\n{errors}"])
+        self.traces.append(trace(self.folder, self.number))
+        self.killed.add(self.number)
+        self.number += 1
+
+    def lose_power(self, run: Run, point: str) -> None:
+        """One run to its end, of which only what the disk held at ``point`` is left."""
+        code, _, errors = fork(lambda: play(self.order(run, point, "copy")), self.folder, self.number)
+        copy = self.folder / "copy"
+        if code or not copy.exists():
+            self._say([f"made no copy at {point!r} (exit code {code})\n{errors}"])
+        else:
+            self.folder = copy
+        self.traces.append(trace(self.folder, self.number))
+        self.killed.add(self.number)
+        self.number += 1
+
+    def again(self, run: Run) -> None:
+        """The same submission once more, the session goes on, and the file is looked at."""
+        if self.last is None or self.wrong:
+            return
+        before, requests = self.last, len(self.lines(REQUESTS))
+        found = self._fork(lambda: ask_again(self.order(run), before))
+        if found is None:
+            return
+        self._say(found["wrong"])
+        self._say(checks.effects(self.calls(), self.lines(LEDGER), self._unknown()))
+        if self.wire is None:
+            self._say(checks.billing(self.folder, self.scene, self.lines(REQUESTS), self.killed, requests))
+
+    def calls(self) -> dict[str, dict[str, Any]]:
+        return checks.calls(self.folder)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        path = self.folder / name
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _fork(self, work: Callable[[], Report]) -> Report | None:
+        code, report, errors = fork(work, self.folder, self.number)
+        if code or errors:
+            self._say([f"exit code {code}, stderr:\n{errors}"])
+        if report is not None and "trace" in report:
+            self.traces.append(report["trace"])
+        return report if code == 0 else None
+
+    def _say(self, wrong: list[str]) -> None:
+        self.wrong += [f"process {self.number}: {text}" for text in wrong]
+
+    def _unknown(self) -> set[str]:
+        """The calls that any process found under way."""
+        found = [self.folder / f"before-{number}" for number in range(self.number)]
+        befores = [json.loads(path.read_text()) for path in found if path.exists()]
+        return {call for before in befores if before is not None for call in before["unknown"]}
+
+    def _stop_was_marked(self) -> bool:
+        return any("commit abort.mark committed#1" in trace(self.folder, n) for n in range(self.number))
+
+
+def play_case(job: Job) -> dict[str, Any]:
+    """``kills`` is a list of (index of the run, point): the first counts the scene's runs, each further one those that
+    follow a kill. ``power`` is one such pair in place of them."""
+    scene = ALL[job["scene"]]
+    folder = Path(tempfile.mkdtemp(prefix="crash-", dir=job.get("root")))
+    case = Case(scene, folder, tuple(job["wire"]) if job.get("wire") else None)  # type: ignore[arg-type]
+    try:
+        runs = scene.runs
+        for index, point in [*job.get("kills", ()), *([job["power"]] if "power" in job else ())]:
+            for run in runs[:index]:
+                case.complete(run)
+            (case.lose_power if "power" in job else case.kill)(runs[index], point)
+            if scene.sleeper:
+                case.wrong += [] if checks.sleepers(scene.sleeper) else ["the killed run left no process behind"]
+            runs = scene.after
+        for run in runs:
+            case.complete(run)
+        case.again(runs[-1])
+        if scene.sleeper:
+            case.wrong += [f"process {pid} is still there" for pid in checks.sleepers(scene.sleeper)]
+        answer = {"wrong": case.wrong, "traces": case.traces, "ledger": case.lines(LEDGER)}
+        return answer | {"calls": case.calls() if not case.wrong else {}}
+    except Exception:
+        return {"wrong": [traceback.format_exc()], "traces": case.traces, "ledger": [], "calls": {}}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    warm()
+    if len(sys.argv) > 1:
+        print(json.dumps(play_case(json.loads(sys.argv[1])), indent=1))
+        return
+    for line in sys.stdin:
+        print(json.dumps(play_case(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What surrounds the agent in a child process: its clock, its tools with their ledger, and the model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_nodes import AbortSignal, AgentRuntime, AgentTool
+from agent_nodes.events import TextDelta, ThinkingDelta
+from agent_nodes.providers.base import (
+    ArgsDelta,
+    Failed,
+    Failure,
+    Finished,
+    ModelEntry,
+    ModelEvent,
+    ModelRequest,
+    Provider,
+)
+from agent_nodes.providers.scripted import call_ids, check_history, play
+from agent_nodes.tools.base import ToolContext
+from tests.crash.model import Plans, answer, place, seen
+from tests.crash.points import Points
+from tests.crash.scenes import AFTER, ANSWER_AFTER, Run, Scene
+from tests.fakes.clock import FakeClock
+
+REQUESTS = "requests"
+LEDGER = "ledger"
+# A little more than a batch of streamed pieces waits for.
+TICK = 0.06
+
+
+class CrashClock(FakeClock):
+    """Waits pass at once; ids are the process's own, as random ones would be."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(1_800_000_000.0 + number)
+        self._number = number
+
+    async def sleep(self, delay: float) -> None:
+        self.slept.append(delay)
+        await asyncio.sleep(0)
+        self.advance(delay)
+
+    def new_id(self) -> str:
+        return f"p{self._number}-{super().new_id()}"
+
+
+class World:
+    """``complaints`` are what the model or a tool found wrong, ``requests`` counts those of this process."""
+
+    def __init__(self, scene: Scene, run: Run, folder: Path, points: Points, number: int) -> None:
+        self.scene, self.run, self.folder, self.points, self.number = scene, run, folder, points, number
+        self.clock = CrashClock(number)
+        self.signal = AbortSignal()
+        self.agent: AgentRuntime | None = None
+        self.closing: asyncio.Task[None] | None = None
+        self.complaints: list[str] = []
+        self.requests = 0
+
+    @property
+    def plans(self) -> Plans:
+        return {**self.scene.plans, AFTER: ANSWER_AFTER}
+
+    async def tick(self) -> None:
+        """Time passes, and what is due because of it gets done."""
+        assert self.agent is not None
+        self.clock.advance(TICK)
+        await self.agent.harness.engine.scheduler.drain()
+
+    async def here(self, point: str) -> None:
+        """A point outside the commits. Where this run is to be stopped or closed, nothing comes after that."""
+        self.points.reach(point)
+        if self.run.act is None or self.run.at != point:
+            return
+        assert self.agent is not None
+        if self.run.act == "abort":
+            self.signal.set("enough")
+        else:
+            self.closing = asyncio.create_task(self.agent.close())
+        await asyncio.Event().wait()
+
+    def note(self, name: str, line: object) -> int:
+        """Append to a file that outlives the process; the number of its lines then."""
+        path = self.folder / name
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return len(path.read_text().splitlines())
+
+    def tools(self) -> tuple[AgentTool, ...]:
+        return (
+            self._tool("pay"),
+            self._tool("look", replay="safe"),
+            self._tool("slow", then=self._talk),
+            self._tool("first", execution="sequential"),
+            self._tool("second", execution="sequential"),
+            self._tool("late", replay="safe", then=self._wait_for_others),
+            self._tool("hang", execution="sequential"),
+        )
+
+    def _tool(self, name: str, *, then: Any = None, **options: Any) -> AgentTool:
+        async def execute(arguments: dict[str, Any], context: ToolContext) -> str:
+            self.points.reach(f"tool {name} start")
+            self.note(LEDGER, {"tool": name, "task": context.tool_call_id, "process": self.number})
+            self.points.reach(f"tool {name} effect")
+            if then is not None:
+                await then(name, context)
+            if name == "hang":
+                await self.here("tool hang wait")
+            return f"{name}: done"
+
+        parameters = {"type": "object", "properties": {"sum": {"type": "integer"}}}
+        return AgentTool(name=name, description=f"Does {name}.", parameters=parameters, execute=execute, **options)
+
+    async def _talk(self, name: str, context: ToolContext) -> None:
+        for word in ("a ", "b ", "c "):
+            context.update(word)
+            await self.tick()
+            self.points.reach(f"tool {name} said")
+
+    async def _wait_for_others(self, name: str, context: ToolContext) -> None:
+        """Until every other call has its result on disk."""
+        assert self.agent is not None
+        tasks: Mapping[int, Any] = self.agent.harness.engine.projection.tasks
+        while [task for task in tasks.values() if task.name == "tool" and f"call-{task.id}" != context.tool_call_id]:
+            await asyncio.sleep(0.001)
+
+
+class PlannedModel:
+    """A provider that plays what :mod:`tests.crash.model` says, as strict about the history as the services are."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        world = self._world
+        number = world.note(REQUESTS, {"process": world.number})
+        where = place(world.plans, seen(request.messages))
+        mistake = check_history(request.messages) or (where if isinstance(where, str) else None)
+        if isinstance(where, str) or mistake is not None:
+            world.complaints.append(f"request {number}: {mistake}")
+            yield [Failed(Failure("invalid", f"refused: {mistake}", retryable=False))]
+            return
+        steps = answer(where, number, world.scene.faults.get(number))
+        async for events in play(steps, clock=world.clock, ids=call_ids(request.messages)):
+            yield events
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Probe:
+    """A provider whose requests are points; after each list of events time passes."""
+
+    def __init__(self, world: World, inner: Provider) -> None:
+        self._world, self._inner = world, inner
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        world = self._world
+        world.requests += 1
+        name, deltas = f"request {world.requests}", 0
+        await world.here(f"{name} open")
+        async for events in self._inner.stream(request):
+            yield events
+            if any(isinstance(event, TextDelta | ThinkingDelta | ArgsDelta) for event in events):
+                deltas += 1
+                await world.here(f"{name} delta {deltas}")
+            if any(isinstance(event, Finished | Failed) for event in events):
+                await world.here(f"{name} end")
+            await world.tick()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+PLANNED = ModelEntry("planned", "planned-1", "openai-completions", "http://127.0.0.1", context_window=100_000)

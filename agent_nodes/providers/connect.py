@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from agent_nodes._clock import Clock
@@ -54,7 +54,7 @@ class WireProvider:
         self._stall_timeout = stall_timeout
         self._secrets = secrets
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         try:
             body = self._codec.encode(request)
         except (TypeError, ValueError, KeyError, RecursionError) as error:
@@ -74,7 +74,7 @@ class WireProvider:
         await self._wire.close()
 
 
-async def _failed(message: str) -> AsyncIterator[Sequence[ModelEvent]]:
+async def _failed(message: str) -> AsyncGenerator[Sequence[ModelEvent], None]:
     yield [Failed(invalid(message))]
 
 

@@ -30,13 +30,12 @@ from agent_nodes.providers.base import (
 from agent_nodes.providers.chat_calls import CallParts, Calls
 from agent_nodes.providers.decoder import BaseDecoder
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
-from agent_nodes.providers.openai_responses import cache_key, headers
+from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
 from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, storable, tool_call
 
 __all__ = ["Decoder", "encode", "headers", "path"]
 
 path = "/chat/completions"
-OFFICIAL = "openai"
 
 # A response is one text, one reasoning text and some calls; these are their places.
 _THINKING, _TEXT, _CALLS = 0, 1, 2

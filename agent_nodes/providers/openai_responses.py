@@ -7,7 +7,6 @@ responses understand; a reasoning item is replayed as it came, with its encrypte
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from typing import Any
 
 from agent_nodes.events import TextDelta, ThinkingDelta
@@ -35,12 +34,13 @@ from agent_nodes.providers.base import (
 )
 from agent_nodes.providers.decoder import BaseDecoder
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
+from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
 from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, joined_pairs, storable, tool_call
 
+__all__ = ["Decoder", "encode", "headers", "path"]
+
 path = "/responses"
-OFFICIAL = "openai"
 MIN_OUTPUT_TOKENS = 16
-_CACHE_KEY_LIMIT = 64
 
 _KINDS: dict[str, BlockKind] = {
     "message": "text",
@@ -51,10 +51,6 @@ _KINDS: dict[str, BlockKind] = {
 # The whole request is echoed in these, which may be hundreds of kilobytes that nobody needs.
 _ECHOES = re.compile(rb'\{\s*"type"\s*:\s*"response\.(created|in_progress|queued)"')
 _ECHO_SIZE = 1024
-
-
-def headers(key: str | None, entry: ModelEntry) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def encode(request: ModelRequest) -> bytes:
@@ -85,11 +81,6 @@ def encode(request: ModelRequest) -> bytes:
     if instructions:
         body["instructions"] = instructions
     return dumps(body)[:-1] + b',"input":[' + encoded(request, _render) + b"]}"
-
-
-def cache_key(key: str) -> str:
-    """``key`` in the length the service takes."""
-    return key if len(key) <= _CACHE_KEY_LIMIT else blake2b(key.encode("utf-8", "replace"), digest_size=32).hexdigest()
 
 
 def _render(group: Group) -> bytes:

@@ -7,6 +7,7 @@ Commits that nothing lies between are one: a request's intent is part of the com
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_nodes.engine import tool_task
@@ -91,21 +92,22 @@ async def _stream(engine: Engine, task: Task, attempt: Attempt) -> None:
     turn_id = task.turn_id or 0
     fold, progress, projection = attempt.fold, attempt.progress, engine.projection
     first = True
-    async for events in config.provider.stream(model_request):
-        shown: list[TextDelta | ThinkingDelta] = []
-        for event in events:
-            fold.add(event)
-            if isinstance(event, TextDelta | ThinkingDelta):
-                shown.append(event)
-            elif isinstance(event, Finished | Failed):
-                attempt.end = event
-        if shown:
-            progress.add(shown)
-            projection.show(turn_id, shown)
-            if first:  # a burst would keep the loop busy until its end: let the first words be read now
-                first = False
-                await asyncio.sleep(0)
-            await projection.room(turn_id)
+    async with aclosing(config.provider.stream(model_request)) as stream:
+        async for events in stream:
+            shown: list[TextDelta | ThinkingDelta] = []
+            for event in events:
+                fold.add(event)
+                if isinstance(event, TextDelta | ThinkingDelta):
+                    shown.append(event)
+                elif isinstance(event, Finished | Failed):
+                    attempt.end = event
+            if shown:
+                progress.add(shown)
+                projection.show(turn_id, shown)
+                if first:  # a burst would keep the loop busy until its end: let the first words be read now
+                    first = False
+                    await asyncio.sleep(0)
+                await projection.room(turn_id)
 
 
 async def _cut(engine: Engine, task: Task, attempt: Attempt) -> None:

@@ -71,7 +71,7 @@ def open_calls(engine: Engine, tx: Tx, owner: Task, plans: Sequence[Plan], tip: 
         if item.refusal is not None:
             task = _new_task(tx, owner, item, "waiting")
             started(engine, tx, task)
-            tip, _ = settle(engine, tx, task, AgentToolResult(item.refusal, is_error=True))
+            tip, _ = settle(engine, tx, task, failed(item.refusal))
             continue
         live = True
         if sequential and previous is not None:
@@ -172,7 +172,12 @@ async def _left_behind(engine: Engine, task: Task, tool: AgentTool | None) -> Ag
     rows = await engine.line.read(lambda tx: reads.progress(tx, tool_call_id(task)))
     output = "".join(delta for _, _, delta in rows)
     text = f"{_UNKNOWN_OUTCOME}\nIts output until then:\n{output}" if output else _UNKNOWN_OUTCOME
-    return AgentToolResult(text, is_error=True)
+    return failed(text)
+
+
+def failed(text: str) -> AgentToolResult:
+    """An error result, within the bounds of any result."""
+    return result_of(AgentToolResult(text, is_error=True))
 
 
 def marker(engine: Engine, task: Task) -> str:
@@ -181,7 +186,7 @@ def marker(engine: Engine, task: Task) -> str:
 
 async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Progress) -> AgentToolResult:
     if tool is None:
-        return AgentToolResult(f"The tool {task.tool!r} is not available any more.", is_error=True)
+        return failed(f"The tool {task.tool!r} is not available any more.")
     turn_id, call_id = task.turn_id or 0, tool_call_id(task)
 
     def update(output: str) -> None:
@@ -204,9 +209,9 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        return AgentToolResult("The call was cancelled inside the tool.", is_error=True)
+        return failed("The call was cancelled inside the tool.")
     except Exception as error:  # any failure of a tool is a result that the model can handle
-        return AgentToolResult(repair_text(str(error)) or type(error).__name__, is_error=True)
+        return failed(str(error) or type(error).__name__)
 
 
 class Results:

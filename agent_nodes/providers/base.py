@@ -6,7 +6,7 @@ Events come in lists, one list a network read, so that a delta costs no queue ho
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -132,9 +132,9 @@ ModelEvent: TypeAlias = TextDelta | ThinkingDelta | BlockStart | ArgsDelta | Blo
 
 
 class Provider(Protocol):
-    """One endpoint. ``stream`` may be entered again after it ended; cancelling it closes the connection at once."""
+    """One endpoint, asked as often as one likes. Closing a stream early closes its connection at once."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]: ...
     async def close(self) -> None: ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -91,7 +91,7 @@ class DemoProvider:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         name = request.model.model
         if name not in DEMO_MODELS:
             text = f"the provider demo has no model {name!r}; it has {', '.join(DEMO_MODELS)}"

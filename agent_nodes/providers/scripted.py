@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -66,7 +66,7 @@ class ScriptedProvider:
         """How many answers nobody has asked for yet."""
         return len(self._answers) - self._played
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         self.requests.append(replace(request, messages=tuple(request.messages)))
         mistake = check_history(request.messages)
         if mistake is None and not self.remaining:
@@ -85,7 +85,7 @@ class ScriptedProvider:
 
 async def play(
     steps: Sequence[Step], *, clock: Clock, ids: Iterator[str], pause: float = 0.0
-) -> AsyncIterator[Sequence[ModelEvent]]:
+) -> AsyncGenerator[Sequence[ModelEvent], None]:
     """The events of one answer, ended by exactly one ``Finished`` or ``Failed``.
 
     ``ids`` names the calls in order; ``pause`` (seconds) goes before every list of events. Also without one the loop

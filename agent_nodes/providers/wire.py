@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT = 10.0
+# An idle connection outlives most tool rounds, so that the next request needs no new handshake.
+KEPT_OPEN = 60.0
 DRAIN_TIME = 0.1
 """Seconds in which a finished answer may end, so that its connection can serve the next request."""
 
@@ -198,5 +200,5 @@ def _new_client(scheme: str) -> httpx2.AsyncClient:
     encrypted = scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values())
     # No limit on reading and writing: whoever reads decides how long silence may last.
     timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEPT_OPEN)
     return httpx2.AsyncClient(verify=encrypted, timeout=timeout, limits=limits)

@@ -20,6 +20,7 @@ from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, end_of
 from agent_nodes.tools.environment import ToolError
 
 MARKER = "AGENT_NODES_CALL"
+MODEL_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY")
 TIMEOUT = 120.0
 GRACE = 2.0
 STARTING_LOOKS = 5
@@ -120,6 +121,8 @@ async def _start(command: str, context: ToolContext, marker: str, output: int) -
 
     shell = shutil.which("bash") or "/bin/sh"
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **context.environment, MARKER: marker}
+    for name in MODEL_KEYS:  # what a command prints is stored and sent: a model's key must not be there to print
+        environment.pop(name, None)
     try:
         return await asyncio.create_subprocess_exec(
             shell,

@@ -362,3 +362,14 @@ async def test_tool_output_is_shown_while_the_call_runs():
         outcome = await take(agent.run("go"))
         updates = [event.output for event in outcome.of("tool") if event.phase == "update"]
         assert updates == ["one\n", "two\n"]
+
+
+async def test_a_tool_that_fails_with_a_flood_of_words_does_not_flood_the_context():
+    async def boom(arguments: dict[str, Any], context: Any) -> str:
+        raise ValueError("x" * 1_000_000)
+
+    async with scripted("call: boom", "text: done", extra_tools=[tool("boom", boom)]) as agent:
+        outcome = await take(agent.run("go"))
+        end = next(event for event in outcome.of("tool") if event.phase == "end")
+        assert end.is_error
+        assert len(end.result) < 60_000

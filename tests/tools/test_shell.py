@@ -120,6 +120,15 @@ async def test_ba_05_nobody_is_asked_for_credentials(bench) -> None:
     assert (await bench.call("bash", command=command)).startswith("prompt=0\n1\n")
 
 
+async def test_a_command_sees_no_key_of_a_model(bench, monkeypatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-one")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-two")
+    monkeypatch.setenv("OTHER", "seen")
+    text = await bench.call("bash", command="env")
+    assert "OTHER=seen" in text
+    assert "sk-secret" not in text
+
+
 async def test_ba_08_a_flood_is_counted_and_only_its_end_is_kept(bench) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = await bench.call("bash", command="yes 0123456789 | head -c 200000000; echo END")

@@ -1,0 +1,219 @@
+"""The command ``agent-nodes``.
+
+Importing this loads next to nothing, and a command only what it needs: argparse takes a tenth of the time of a richer
+parser to load, and that time is paid on every start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from agent_nodes.errors import InputValidationError
+from conversation.problems import give_up_stdout, problem, say
+
+USAGE = """\
+usage: agent-nodes COMMAND [OPTION...]
+
+Agent turns over durable sessions: a turn that was cut off goes on where it was.
+
+  ask [PROMPT...]      one turn; the answer on stdout
+  sessions list        the sessions there are
+  sessions show KEY    what was said in one
+
+  --help, --version    COMMAND --help tells the options of a command
+
+examples:
+  agent-nodes ask "What is in this folder?"
+  git diff | agent-nodes ask "Review this change:" -
+  agent-nodes ask --session notes "And what did I ask before?"
+"""
+
+ASK = """\
+One turn with the model, over the files of the working directory. The prompt is the words given, or what
+stdin holds; a last word - puts stdin behind the words.
+"""
+
+ASK_MORE = """\
+Keys and addresses come from ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, OPENAI_API_KEY and OPENAI_BASE_URL. Without a
+provider Anthropic's key is used, else OpenAI's, else the demo answers: a script and no language model.
+
+Every turn is kept in a session. One that was cut off (a crash, SIGTERM) goes on where it was when the session is
+asked again with the same prompt or none; with another prompt it is finished first. Ctrl-C stops the turn, twice ends
+the program at once; a stopped or failed turn goes on with --reopen.
+
+exit status: 0 answered, 1 failed or the session is busy, 2 wrong usage, 130 stopped, 141 stdout was closed (the turn
+is stopped), 143 SIGTERM (the turn can go on)
+
+examples:
+  agent-nodes ask "What is in this folder?"
+  agent-nodes ask --session notes -m claude-sonnet-5 "Summarise README.md"
+  agent-nodes ask --provider local --base-url http://127.0.0.1:8080/v1 -m qwen "hello"
+  agent-nodes ask --json "hello" | tail -n 1
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status. Nothing that goes wrong ends in a traceback, unless AGENT_NODES_DEBUG is set."""
+    try:
+        _prepare_streams()
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        say("stopped")
+        return 130
+    except BrokenPipeError:
+        give_up_stdout()
+        return 141
+    except Exception as error:
+        if os.environ.get("AGENT_NODES_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+        say(problem(error))
+        return 2 if isinstance(error, InputValidationError) else 1
+
+
+def _run(arguments: list[str]) -> int:
+    match arguments:
+        case []:
+            print(USAGE, end="", file=sys.stderr)
+            return 2
+        case ["-h" | "--help" | "help"]:
+            print(USAGE, end="", flush=True)
+            return 0
+        case ["--version"]:
+            from importlib.metadata import version
+
+            print(f"agent-nodes {version('prefect-agent-nodes')}", flush=True)
+            return 0
+        case ["ask", *rest]:
+            given = _parse(_ask_parser(), rest)
+            from conversation.ask import ask
+
+            return ask(given)
+        case ["sessions", "list", *rest]:
+            given = _parse(_list_parser(), rest)
+            from conversation.sessions import list_command
+
+            return list_command(given)
+        case ["sessions", "show", *rest]:
+            given = _parse(_show_parser(), rest)
+            from conversation.sessions import show_command
+
+            return show_command(given)
+        case ["sessions", *rest]:
+            if rest in (["-h"], ["--help"]):
+                print("usage: agent-nodes sessions list|show KEY [--json]", flush=True)
+                return 0
+            raise InputValidationError("sessions: say list or show KEY.")
+        case _:
+            raise InputValidationError(f"There is no command {arguments[0]!r}. See agent-nodes --help.")
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputValidationError(f"{message}. See {self.prog} --help.")
+
+
+def _parser(command: str, description: str, epilog: str | None = None) -> _Parser:
+    return _Parser(
+        prog=f"agent-nodes {command}",
+        description=description,
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    """Options and words in any order; behind ``--`` everything is a word."""
+    words: list[str] = []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, words = arguments[:at], arguments[at + 1 :]
+    given = parser.parse_intermixed_args(arguments)
+    if words:
+        given.prompt = [*getattr(given, "prompt", []), *words]
+    return given
+
+
+def _ask_parser() -> ArgumentParser:
+    parser = _parser("ask", ASK, ASK_MORE)
+    add = parser.add_argument
+    add("prompt", nargs="*", metavar="PROMPT", help="the words of the prompt; - is stdin")
+    add("--session", metavar="KEY", help="the session to go on with (any name); without it a new one is started")
+    add("--provider", metavar="NAME", help="anthropic, openai, demo, or your own name together with --base-url")
+    add("-m", "--model", metavar="ID", help="default: the provider's own")
+    add("--base-url", metavar="URL", help="address of the service")
+    kinds = ("anthropic-messages", "openai-responses", "openai-completions")
+    add("--api-kind", choices=kinds, help="protocol of the service")
+    add("--system-prompt", metavar="TEXT", help="instructions instead of the built-in ones")
+    add("-C", "--workdir", metavar="DIR", help="where tools work; default: the current directory")
+    add("--allow", dest="allowed_directories", action="append", metavar="DIR", help="one more folder for file tools")
+    policies = ("read-only", "workspace", "auto")
+    add("--permission-policy", choices=policies, help="how far tools may go; default: workspace")
+    add("--max-tokens", type=_count, metavar="N", help="longest output of one model response, in tokens")
+    add("--context-window", type=_count, metavar="N", help="the model's window, in tokens")
+    add("--stall-timeout", type=_seconds, metavar="SECONDS", help="silence after which a connection counts as lost")
+    add("--request-id", metavar="ID", help="names the turn; the same id again gives its result and no new turn")
+    add("--reopen", action="store_true", help="go on with a turn that failed or was stopped")
+    add("--json", action="store_true", help="events as lines of JSON; the last line is the result")
+    return parser
+
+
+def _list_parser() -> ArgumentParser:
+    parser = _parser("sessions list", "The sessions there are, the one used last first.")
+    parser.add_argument("--json", action="store_true", help="one line of JSON a session")
+    return parser
+
+
+def _show_parser() -> ArgumentParser:
+    parser = _parser("sessions show", "The turns of a session, also while one is running.")
+    parser.add_argument("key", metavar="KEY", help="the session's key, as the list shows it")
+    parser.add_argument("--project", metavar="NAME", help="where several projects have such a session")
+    parser.add_argument("--session-key", metavar="NAME", help="where a conversation has several sessions")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return parser
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+def _prepare_streams() -> None:
+    """No file that is opened later may take the place of a closed stdin, stdout or stderr, and no letter that a stream
+    cannot write may end the program."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open to the end
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and stream.errors == "strict":  # pyright: ignore[reportUnnecessaryComparison]
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="replace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

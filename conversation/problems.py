@@ -1,0 +1,37 @@
+"""What went wrong, said on one line of stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from agent_nodes.errors import AgentError
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+
+
+def problem(error: BaseException) -> str:
+    """What went wrong on one line, without a key."""
+    if isinstance(error, AgentError):
+        text = error.message
+    else:
+        text = f"unexpected {type(error).__name__}: {error}. Set AGENT_NODES_DEBUG=1 to see where."
+    for name in KEY_VARIABLES:
+        key = os.environ.get(name, "").strip()
+        if key:
+            text = text.replace(key, f"[{name}]")
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def say(text: str) -> None:
+    with suppress(OSError):
+        print(f"agent-nodes: {text}", file=sys.stderr, flush=True)
+
+
+def give_up_stdout() -> None:
+    """Its reader is gone. The interpreter would fail once more when it flushes what is left, so that goes nowhere."""
+    with suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)

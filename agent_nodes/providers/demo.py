@@ -238,7 +238,7 @@ def _named(prompt: str, known: Sequence[str]) -> list[str]:
 
 
 def _opening(scene: _Scene, calls: Sequence[Call]) -> str:
-    return f"Let me look at {_folder_label(scene.folder)} first.\n\n" if calls[0].name == "ls" else ""
+    return f"Let me look at {_folder_label(scene.folder)} first." if calls[0].name == "ls" else ""
 
 
 def _unspoken(text: str, since: Sequence[Message]) -> str:

@@ -16,7 +16,7 @@ from agent_nodes.nodes.prefect.identity import Place, surroundings
 
 T = TypeVar("T")
 
-NodeTask: TypeAlias = Task[..., CoroutineType[Any, Any, T]]
+NodeTask: TypeAlias = "Task[..., CoroutineType[Any, Any, T]]"
 Future: TypeAlias = PrefectFuture[T]
 Futures: TypeAlias = PrefectFutureList[T]
 

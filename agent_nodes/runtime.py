@@ -138,7 +138,7 @@ class AgentRun:
         submitted: Submitted | None = None
         try:
             self._check_start()
-            submitted = await runtime.harness.submit(self._input, self.request_id)
+            submitted = await self._submit()
             self.finished_before = tuple(submitted.finished)
             turn = submitted.turn
             if host.abort_signal is not None:
@@ -174,10 +174,32 @@ class AgentRun:
                 self.request_id, None, "failed", "", Usage(), reason="upstream", detail=given.err_message
             )
             raise UpstreamError(given.err_code, given.err_message)
-        signal = self._host.abort_signal
-        if signal is not None and signal.is_set:
-            self.result = AgentRunResult(self.request_id, None, "aborted", "", Usage(), reason="aborted")
-            raise ExecutionAborted("The run was stopped before it started.")
+        if self._host.abort_signal is not None and self._host.abort_signal.is_set:
+            raise self._stopped_early()
+
+    def _stopped_early(self) -> ExecutionAborted:
+        self.result = AgentRunResult(self.request_id, None, "aborted", "", Usage(), reason="aborted")
+        return ExecutionAborted("The run was stopped before it started.")
+
+    async def _submit(self) -> Submitted:
+        """Submit; the abort signal ends the wait for older turns too, which stay resumable."""
+        harness, signal = self._runtime.harness, self._host.abort_signal
+        work = harness.submit(self._input, self.request_id)
+        if signal is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        forget = signal.on_set(task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not signal.is_set or (current is not None and current.cancelling()):
+                await _cancelled(task)
+                raise
+            await finish(harness.withdraw(self.request_id))
+            raise self._stopped_early() from None
+        finally:
+            forget()
 
     def _note(self, event: AgentStreamEvent) -> None:
         if type(event) is TextDelta:
@@ -321,6 +343,12 @@ class AgentRuntime:
     def request_stop(self, turn_id: int, signal: Any) -> None:
         reason = getattr(signal, "reason", None)
         self.harness.engine.scheduler.spawn(self.harness.stop(turn_id, reason or "The turn was stopped."))
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel ``task`` and see it end."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 class _Opening:

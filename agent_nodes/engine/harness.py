@@ -112,6 +112,7 @@ class Harness:
             known = await self._find(given, request_id)
             if known is not None:
                 return await self._again(given, known)
+            inbox.check_prompt(given, request_id)
             finished = await self._finish_older()
         admitted = await inbox.admit(engine, given, request_id)
         if isinstance(admitted, inbox.Known):
@@ -148,6 +149,13 @@ class Harness:
         else:
             sink.finish(turn)
         return Submitted(turn, sink, finished)
+
+    async def withdraw(self, request_id: str) -> None:
+        """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable."""
+        await self.pause()
+        for turn in list(self._engine.projection.turns.values()):
+            if turn.request_id == request_id:
+                await self.stop(turn.id, "The turn was stopped before it started.")
 
     async def _finish_older(self) -> list[str]:
         """Let every unfinished turn run to its end, oldest first; what becomes of them is in the store."""

@@ -55,15 +55,12 @@ async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Kn
         receipt = reads.receipt(tx, request_id)
         if receipt is not None:
             raise _KnownRequest(receipt, turn_of(tx, receipt))
-        if given.prompt is None:
-            raise InputValidationError(
-                f"input.prompt: missing; request_id {request_id!r} is not known here", field="prompt"
-            )
+        prompt = check_prompt(given, request_id)
         turn_id, task_id = tx.new_id(), tx.new_id()
         add_receipt(tx, request_id, target_id, kind=SUBMIT, digest=digest, result={"turn_id": turn_id})
         turn = add_turn(tx, turn_id, target_id, request_id, task_id)
         put_system(tx, target_id, system)
-        message = UserMessage((TextBlock(repair_text(given.prompt)),))
+        message = UserMessage((TextBlock(repair_text(prompt)),))
         tip = append_entry(tx, target_id, "user", message, turn_id=turn_id, task_id=task_id)
         set_tip(tx, target_id, tip)
         begin(tx, turn, task_id)
@@ -73,6 +70,15 @@ async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Kn
         return await engine.commit("admit+intent", write)
     except _KnownRequest as known:
         return Known(check_known(given, request_id, known.receipt, known.turn))
+
+
+def check_prompt(given: AgentInput, request_id: str) -> str:
+    """The prompt that a request not known here must bring."""
+    if given.prompt is None:
+        raise InputValidationError(
+            f"input.prompt: missing; request_id {request_id!r} is not known here", field="prompt"
+        )
+    return given.prompt
 
 
 def turn_of(tx: Tx, receipt: Receipt) -> Turn | None:

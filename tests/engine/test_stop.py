@@ -14,7 +14,7 @@ from agent_nodes.messages import ToolResultMessage, Usage, UserMessage
 from agent_nodes.providers.base import BlockStart, Finished, ModelEvent, ModelRequest, UsageUpdate
 from agent_nodes.providers.scripted import check_history
 from tests.fakes.clock import FakeClock
-from tests.support import model_of, scripted, take, tool
+from tests.support import model_of, scripted, take, tool, until
 
 
 class Held:
@@ -322,3 +322,44 @@ async def test_the_block_form_of_a_run_that_cannot_start_ends_with_its_error():
             async with agent.run("go") as run:
                 async for _ in run:
                     pass
+
+
+async def test_a_stop_while_an_older_turn_is_finished_leaves_that_turn_resumable():
+    model = Held("one ")
+    signal = AbortSignal()
+    async with scripted(provider=model) as agent:
+        task = asyncio.ensure_future(take(agent.run({"prompt": "go", "request_id": "old"})))
+        await model.reached.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        release = asyncio.Event()
+
+        async def held(request: ModelRequest) -> Any:
+            await release.wait()
+            yield []
+
+        stream, model.stream = model.stream, held  # type: ignore[method-assign, assignment]
+        task = asyncio.ensure_future(
+            take(agent.run({"prompt": "new", "request_id": "new"}, AgentHost(abort_signal=signal)))
+        )
+        await until(lambda: agent.harness.engine.line.commits >= 5)
+        signal.set()
+        outcome = await asyncio.wait_for(task, 10)
+        assert isinstance(outcome.error, ExecutionAborted)
+        assert outcome.events == []
+        assert [turn.request_id for turn in agent.unfinished()] == ["old"]
+        model.stream = stream  # type: ignore[method-assign]
+        assert (await take(agent.run({"request_id": "old"}))).text == "one again"
+        assert (await take(agent.run({"request_id": "new", "prompt": "new"}))).text == "again"
+
+
+async def test_a_stop_at_the_very_moment_of_admission_is_never_resumed():
+    async with scripted("text: never", "text: next") as agent:
+        signal = AbortSignal()
+        line = agent.harness.engine.line
+        line.subscribe(lambda label, changes, seq: signal.set() if label == "admit+intent" else None)
+        outcome = await take(agent.run({"prompt": "go", "request_id": "r"}, AgentHost(abort_signal=signal)))
+        assert isinstance(outcome.error, ExecutionAborted)
+        assert agent.unfinished() == []
+        again = await take(agent.run({"prompt": "go", "request_id": "r"}))
+        assert isinstance(again.error, ExecutionAborted)

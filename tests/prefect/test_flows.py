@@ -12,9 +12,11 @@ import pytest
 
 from agent_nodes import (
     AgentHost,
+    AgentInput,
     AgentOutputPayload,
     AgentStreamEvent,
     AgentTool,
+    InputValidationError,
     create_agent_node,
     create_input_node,
     create_output_node,
@@ -148,12 +150,12 @@ async def test_submitted_and_mapped_calls_give_futures_and_their_events_live(thr
     @flow
     def fan_out() -> list[AgentOutputPayload]:
         first = ask.submit("live").result()
-        return [first, *ask.map(["x", {"prompt": "y"}]).result()]
+        return [first, *ask.map(["x", {"prompt": "y"}]).result(), asyncio.run(ask("z"))]
 
     first, *others = await asyncio.to_thread(fan_out)
     assert (first.status, first.text) == ("answered", "abcd")
-    assert [payload.text for payload in others] == ["re: x", "re: y"]
-    assert [payload.request_id.rpartition(":")[2] for payload in (first, *others)] == ["0", "1", "2"]
+    assert [payload.text for payload in others] == ["re: x", "re: y", "re: z"]
+    assert [payload.request_id.rpartition(":")[2] for payload in (first, *others)] == ["0", "1", "2", "3"]
     assert not any(on_main for _, on_main in heard)
 
 
@@ -331,6 +333,56 @@ async def test_a_retried_task_around_a_node_and_a_subflow_meet_their_own_turns(f
     assert payloads[3].request_id.endswith(":agent:0")
     assert not payloads[3].request_id.startswith(run)
     assert len(fake.requests) == 4
+
+
+@pytest.mark.feature("P02")
+async def test_a_task_that_timed_out_goes_on_with_its_turn_at_the_next_try(fake: FakeServer) -> None:
+    from prefect import flow
+
+    held = gate()
+    fake.script(text("half ", "an answer").hold(held, before=1))
+    fake.respond(lambda _: text("and the rest"))
+    ask = create_agent_node(**options(fake)).with_options(timeout_seconds=2, retries=3)
+
+    @flow
+    async def talk() -> AgentOutputPayload:
+        return await ask("go")
+
+    payload = await within(GUARD, talk())
+    held.open()
+    assert payload.status == "answered"
+    assert payload.text.startswith("half ")
+    assert payload.text.endswith("and the rest")
+    assert len(fake.requests) > 1
+
+
+@pytest.mark.feature("P02")
+async def test_a_task_without_a_flow_meets_its_turn_when_it_is_retried(fake: FakeServer) -> None:
+    fake.script(error(400, "hiccup"), text("fine"))
+    ask = create_agent_node(**options(fake)).with_options(retries=1)
+    payload = await within(GUARD, ask.task("go"))
+    assert (payload.status, payload.text) == ("answered", "fine")
+    assert len(fake.requests) == 2
+
+
+async def test_a_mistake_of_the_caller_is_not_tried_again(fake: FakeServer) -> None:
+    from prefect import flow
+
+    tries: list[AgentInput] = []
+
+    def session_key(given: AgentInput) -> str:
+        tries.append(given)
+        return ""
+
+    ask = create_agent_node(session_key=session_key, **options(fake)).with_options(retries=3)
+
+    @flow
+    async def talk() -> AgentOutputPayload:
+        return await ask("go")
+
+    with pytest.raises(InputValidationError, match="session_key"):
+        await within(GUARD, talk())
+    assert len(tries) == 1
 
 
 # -- cancelling --------------------------------------------------------------------------------------------------------

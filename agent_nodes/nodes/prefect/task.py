@@ -8,8 +8,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture, PrefectFutureList
 
+from agent_nodes.errors import InputValidationError, RequestConflict
 from agent_nodes.nodes.dispatch import Body, TaskOptions
 from agent_nodes.nodes.prefect.cancel import stopped_with_flow
 from agent_nodes.nodes.prefect.identity import Place, surroundings
@@ -40,8 +42,14 @@ def node_task(name: str, body: Body[Any, T], options: TaskOptions) -> NodeTask[T
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=0,
+        retry_condition_fn=_may_help,
     )
     return task.with_options(**cast("dict[str, Any]", options)) if options else task
+
+
+def _may_help(_task: object, _run: object, state: State[Any]) -> bool:
+    """Whether another try can end differently; what the caller got wrong stays wrong."""
+    return not isinstance(state.data, InputValidationError | RequestConflict)
 
 
 def _names(node: str) -> Callable[[dict[str, Any]], str]:

@@ -37,7 +37,7 @@ class _KnownRequest(Exception):
 
 
 def content_digest(given: AgentInput) -> str:
-    content: JsonObject = {"prompt": given.prompt}
+    content: JsonObject = {"prompt": None if given.prompt is None else repair_text(given.prompt)}
     return blake2b(orjson.dumps(content, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 

@@ -71,11 +71,15 @@ class Progress:
 
     def _flush(self) -> None:
         self._timer = None
-        deltas, self._pending = self._pending, []
-        if deltas:
-            self._flight = self._engine.scheduler.spawn(self._write(deltas))
+        if self._pending:
+            self._flight = self._engine.scheduler.spawn(self._write())
 
-    async def _write(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> None:
+    async def _write(self) -> None:
+        # Taken only now, in the step that also queues the commit: what was dropped meanwhile must not follow its entry.
+        deltas, self._pending = self._pending, []
+        if not deltas:
+            self._flight = None
+            return
         rows: list[tuple[int, int, str, str]] = []
         for (kind, index), run in groupby(deltas, lambda delta: (delta.type, delta.index)):
             self._n += 1

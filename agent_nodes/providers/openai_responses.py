@@ -35,7 +35,7 @@ from agent_nodes.providers.base import (
 from agent_nodes.providers.decoder import BaseDecoder
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
 from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
-from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, joined_pairs, storable, tool_call
+from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, storable, tool_call
 
 __all__ = ["Decoder", "encode", "headers", "path"]
 
@@ -247,8 +247,8 @@ class Decoder(BaseDecoder):
         text = rest + self._missing(item, rest, texts, "")
         if text:
             out.append(TextDelta(text, index))
-        phase = done.get("phase")
-        out.append(BlockEnd(index, raw={"phase": phase} if isinstance(phase, str) else None))
+        phase = as_text(done.get("phase"))
+        out.append(BlockEnd(index, raw={"phase": phase} if phase else None))
 
     def _finish_thinking(self, index: int, item: _Item, done: JsonObject, rest: str, out: list[ModelEvent]) -> None:
         summary = [as_text(as_object(part).get("text")) for part in as_list(done.get("summary"))]
@@ -264,7 +264,7 @@ class Decoder(BaseDecoder):
 
     def _missing(self, item: _Item, rest: str, parts: list[str], between: str) -> str:
         """The end of the text that no delta brought."""
-        return joined_pairs(between.join(parts))[item.length + len(rest) :]
+        return between.join(parts)[item.length + len(rest) :]
 
     def _completed(self, event: JsonObject, out: list[ModelEvent]) -> None:
         response = event["response"]

@@ -37,21 +37,22 @@ def parse_arguments(text: str) -> tuple[JsonObject, str | None]:
 
 
 def storable(value: JsonValue) -> JsonObject | None:
-    """``value`` with its texts repaired; None where it is no object, too deep, or holds too large a number."""
+    """``value`` as a store gives it back, its texts repaired; None where it is no object or nothing that can be stored.
+
+    The latter is what nests too deeply or holds too large a number.
+    """
     if not isinstance(value, dict):
         return None
-    source = cast("JsonObject", value)
     try:
-        plain = repair_json(source)
-        orjson.dumps(plain)
+        return orjson.loads(orjson.dumps(repair_json(cast("JsonObject", value))))
     except (TypeError, RecursionError):
         return None
-    return plain
 
 
 def tool_call(id: str, name: str, arguments: str, raw: JsonObject | None = None) -> ToolCall:
+    """The call that a service made; ``arguments`` is the JSON text it sent."""
     value, invalid = parse_arguments(arguments)
-    return ToolCall(joined_pairs(id), joined_pairs(name), value, invalid, raw)
+    return ToolCall(id, name, value, invalid, raw)
 
 
 def dumps(value: JsonValue) -> bytes:
@@ -64,8 +65,8 @@ def dumps(value: JsonValue) -> bytes:
 
 
 def as_text(value: JsonValue) -> str:
-    """``value`` if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
+    """``value`` repaired if it is a string, else ""."""
+    return joined_pairs(value) if isinstance(value, str) else ""
 
 
 def as_object(value: JsonValue) -> JsonObject:

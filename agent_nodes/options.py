@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_nodes.errors import InputValidationError, validation_error
 from agent_nodes.messages import JsonObject, Usage
+
+Model = TypeVar("Model", bound=BaseModel)
 
 AgentPermissionPolicy: TypeAlias = Literal["read-only", "workspace", "auto"]
 AgentTurnStatus: TypeAlias = Literal["answered", "waiting", "aborted", "failed", "skipped"]
@@ -30,6 +33,29 @@ class AgentInput(BaseModel):
     err_message: str = ""
 
 
+_PLAIN: dict[str, Callable[[Any], bool]] = {
+    "prompt": lambda value: type(value) is str,
+    "request_id": lambda value: type(value) is str,
+    "reopen": lambda value: type(value) is bool,
+}
+
+
+def checked_model(
+    model: type[Model], values: dict[str, Any], plain: Mapping[str, Callable[[Any], bool]], *, where: str
+) -> Model:
+    """``values`` as a ``model``; what is plainly right is taken as it is.
+
+    A model's first validation costs as much as the rest of a start (it reads the metadata of every installed package),
+    so it is left to values that ``plain`` does not know to be right. Raises :class:`InputValidationError`.
+    """
+    if all(name in plain and plain[name](value) for name, value in values.items()):
+        return model.model_construct(**values)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise validation_error(error, where=where) from None
+
+
 def agent_input(value: Any) -> AgentInput:
     """``value`` as an :class:`AgentInput`: one, a dict of its fields, or a string (the prompt).
 
@@ -40,10 +66,7 @@ def agent_input(value: Any) -> AgentInput:
     elif isinstance(value, str):
         checked = AgentInput.model_construct(prompt=value)
     elif isinstance(value, dict):
-        try:
-            checked = AgentInput.model_validate(value)
-        except ValidationError as error:
-            raise validation_error(error, where="input") from None
+        checked = checked_model(AgentInput, cast("dict[str, Any]", value), _PLAIN, where="input")
     else:
         raise InputValidationError(f"input: expected a prompt, a dict or an AgentInput, got {type(value).__name__}")
     if checked.err_code:

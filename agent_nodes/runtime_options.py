@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_nodes._clock import Clock
 from agent_nodes.engine.config import EngineConfig
 from agent_nodes.engine.prompt import prompt_sections
-from agent_nodes.errors import InputValidationError, validation_error
+from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ApiKind, SystemMessage
-from agent_nodes.options import AgentPermissionPolicy
+from agent_nodes.options import AgentPermissionPolicy, checked_model
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
 from agent_nodes.tools.base import AgentTool
@@ -77,6 +77,36 @@ class AgentOptions(BaseModel):
 _SEQUENCES = ("allowed_directories", "tools", "extra_tools")
 
 
+def _text(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
+def _path(value: Any) -> bool:
+    return value is None or isinstance(value, str | Path)
+
+
+def _count(value: Any) -> bool:
+    return value is None or (type(value) is int and value > 0)
+
+
+def _word(value: Any) -> bool:
+    return type(value) is str
+
+
+_PLAIN: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("system_prompt", "provider", "model", "base_url", "api_key"), _text),
+    **dict.fromkeys(("database_path", "workdir"), _path),
+    **dict.fromkeys(("max_tokens", "context_window"), _count),
+    "storage": lambda value: True,
+    "stall_timeout": lambda value: type(value) in (int, float) and value > 0,
+    "api_kind": lambda value: value is None or value in get_args(ApiKind),
+    "permission_policy": lambda value: value in get_args(AgentPermissionPolicy),
+    "allowed_directories": lambda value: type(value) is tuple and all(map(_path, value)) and None not in value,
+    "tools": lambda value: value is None or (type(value) is tuple and all(map(_word, value))),
+    "extra_tools": lambda value: type(value) is tuple,
+}
+
+
 def agent_options(given: Mapping[str, Any]) -> AgentOptions:
     """Checked options. Raises :class:`InputValidationError` naming the option that is wrong."""
     values = dict(given)
@@ -86,10 +116,7 @@ def agent_options(given: Mapping[str, Any]) -> AgentOptions:
     for name in ("database_path", "workdir"):
         if isinstance(values.get(name), os.PathLike):
             values[name] = Path(values[name])
-    try:
-        options = AgentOptions.model_validate(values)
-    except ValidationError as error:
-        raise validation_error(error, where="create_agent") from None
+    options = checked_model(AgentOptions, values, _PLAIN, where="create_agent")
     if options.storage is not None and options.database_path is not None:
         raise InputValidationError("create_agent: give either storage or database_path, not both", field="storage")
     if options.storage is not None and not callable(getattr(options.storage, "open", None)):

@@ -29,8 +29,7 @@ from agent_nodes.store.writes import (
     step_task,
 )
 from agent_nodes.tools.arguments import ToolError, check_arguments, result_of
-from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
-from agent_nodes.tools.shell import MARKER, sweep
+from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
 
 NAME = "tool"
 
@@ -166,6 +165,8 @@ DEFINITION = Definition({"execute": execute}, wake)
 
 async def _left_behind(engine: Engine, task: Task, tool: AgentTool | None) -> AgentToolResult | None:
     """A call that a crash cut off: what it left running is ended first. None when it may run again."""
+    from agent_nodes.tools.shell import sweep
+
     await asyncio.to_thread(sweep, marker(engine, task))
     if task.replay == "safe" and tool is not None and tool.replay == "safe":
         return None

@@ -15,6 +15,9 @@ from agent_nodes.messages import ContentBlock, JsonObject, TextBlock, ToolSpec
 ReplayPolicy: TypeAlias = Literal["never", "safe"]
 Execution: TypeAlias = Literal["parallel", "sequential"]
 
+MARKER = "AGENT_NODES_CALL"
+"""The environment variable by which recovery finds the processes that a call left behind."""
+
 TOOL_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 
 

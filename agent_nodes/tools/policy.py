@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 
 from agent_nodes.errors import InputValidationError
 from agent_nodes.tools.base import AgentTool
-from agent_nodes.tools.edit import EDIT
-from agent_nodes.tools.files import LS, READ, WRITE
-from agent_nodes.tools.search import FIND, GREP
-from agent_nodes.tools.shell import BASH
 
 if TYPE_CHECKING:
     from agent_nodes.options import AgentPermissionPolicy
 
-_BUILTIN = (READ, WRITE, EDIT, BASH, GREP, FIND, LS)
+BUILTIN_NAMES = ("read", "write", "edit", "bash", "grep", "find", "ls")
 _CHANGING = frozenset({"write", "edit", "bash"})
 _POLICIES = ("read-only", "workspace", "auto")
 
 
 def builtin_tools() -> tuple[AgentTool, ...]:
-    """All built-in tools, in the order in which a model sees them."""
-    return _BUILTIN
+    """All built-in tools, in the order in which a model sees them (that of :data:`BUILTIN_NAMES`)."""
+    from agent_nodes.tools.edit import EDIT
+    from agent_nodes.tools.files import LS, READ, WRITE
+    from agent_nodes.tools.search import FIND, GREP
+    from agent_nodes.tools.shell import BASH
+
+    return READ, WRITE, EDIT, BASH, GREP, FIND, LS
 
 
 def resolve(
@@ -36,7 +37,7 @@ def resolve(
     Raises :class:`InputValidationError` for an unknown policy, an unknown name in ``narrowing`` or a name given twice.
     """
     _check_policy(permission_policy)
-    names = {tool.name for tool in _BUILTIN}
+    names = set(BUILTIN_NAMES)
     own: set[str] = set()
     for tool in extra:
         if tool.name in names | own:
@@ -45,12 +46,13 @@ def resolve(
         own.add(tool.name)
     for name in narrowing or ():
         if name not in names | own:
-            known = ", ".join([tool.name for tool in _BUILTIN] + sorted(own))
+            known = ", ".join([*BUILTIN_NAMES, *sorted(own)])
             raise InputValidationError(f"tools: {name!r} is no tool here; known are {known}", field="tools")
     allowed = names if narrowing is None else names.intersection(narrowing)
     if permission_policy == "read-only":
         allowed -= _CHANGING
-    return (*(tool for tool in _BUILTIN if tool.name in allowed), *extra)
+    built_in = builtin_tools() if allowed else ()
+    return (*(tool for tool in built_in if tool.name in allowed), *extra)
 
 
 def roots(

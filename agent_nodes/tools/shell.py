@@ -15,11 +15,10 @@ from typing import Literal, TypeAlias
 
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.messages import JsonObject, repair_text
-from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
 from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, end_of
 from agent_nodes.tools.environment import ToolError
 
-MARKER = "AGENT_NODES_CALL"
 MODEL_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY")
 TIMEOUT = 120.0
 GRACE = 2.0

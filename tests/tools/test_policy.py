@@ -13,7 +13,7 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.base import AgentTool
 from agent_nodes.tools.environment import ToolError
-from agent_nodes.tools.policy import builtin_tools, resolve, roots
+from agent_nodes.tools.policy import BUILTIN_NAMES, builtin_tools, resolve, roots
 
 ALL = ["read", "write", "edit", "bash", "grep", "find", "ls"]
 
@@ -108,8 +108,12 @@ def test_a_root_that_is_no_folder_is_named(tmp_path, policy, entry) -> None:
     assert caught.value.field == "workdir"
 
 
+def test_the_names_are_those_of_the_tools() -> None:
+    assert tuple(tool.name for tool in builtin_tools()) == BUILTIN_NAMES
+
+
 def test_importing_the_tools_loads_nothing_heavy() -> None:
-    script = "import agent_nodes.tools.policy, sys; print(*sys.modules)"
+    script = "import agent_nodes.tools.policy as policy, sys; policy.builtin_tools(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "agent_nodes.tools.shell" in loaded
     assert not {"pydantic", "jsonschema_rs", "difflib", "tempfile", "shutil", "orjson"}.intersection(loaded)

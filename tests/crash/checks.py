@@ -254,13 +254,8 @@ def effects(done: dict[str, dict[str, Any]], ledger: Sequence[dict[str, Any]], u
     return wrong
 
 
-def billing(
-    folder: Path, scene: Scene, requests: Sequence[dict[str, Any]], killed: set[int], ends: int
-) -> list[str]:
-    """Each response names its request in its usage: billed once, and always where its process lived on.
-
-    ``ends`` is the number of requests there had been when the session was asked again.
-    """
+def billing(folder: Path, scene: Scene, requests: Sequence[dict[str, Any]], killed: set[int]) -> list[str]:
+    """Each response names its request in its usage: billed once, and always where its process lived on."""
     with _opened(folder / FILE) as rows:
         billed = Counter(row[0] - 1000 for row in rows("SELECT input_tokens FROM usage_record"))
     wrong = [f"request {number} was billed {count} times" for number, count in billed.items() if count > 1]

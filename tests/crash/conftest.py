@@ -7,6 +7,7 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.crash.parent import Job
-from tests.crash.points import kill_points
+from tests.crash.points import committed, kill_points
 
 ROOT = Path(__file__).parents[2]
 PARENTS = 2
@@ -27,7 +28,7 @@ class Suite:
     def __init__(self, parents: Sequence[subprocess.Popen[str]], root: Path) -> None:
         self._parents = parents
         self._root = root
-        self.played = 0
+        self._killed: dict[str, list[tuple[Job, dict[str, Any]]]] = {}
 
     def play(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         results: dict[int, dict[str, Any]] = {}
@@ -51,7 +52,6 @@ class Suite:
             thread.start()
         for thread in threads:
             thread.join()
-        self.played += len(jobs)
         return [results[number] for number in range(len(jobs))]
 
     def check(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
@@ -70,10 +70,37 @@ class Suite:
         (result,) = self.check([{"scene": scene, **more}])
         return [(number, point) for number, points in enumerate(result["traces"]) for point in kill_points(points)]
 
+    def killed_once(self, scene: str) -> list[tuple[Job, dict[str, Any]]]:
+        """Every case of ``scene`` with one kill, played once for all tests."""
+        if scene not in self._killed:
+            jobs: list[Job] = [{"scene": scene, "kills": [list(kill)]} for kill in self.record(scene)]
+            self._killed[scene] = list(zip(jobs, self.check(jobs), strict=True))
+        return self._killed[scene]
+
+    def second_kills(self, scene: str) -> list[Job]:
+        """Cases that kill the run that takes over as well: at each commit that only such a run makes, wherever the run
+        came to it by another way."""
+        ordinary = {point.split(" ")[1] for _, point in self.record(scene) if point.startswith("commit ")}
+        jobs: dict[tuple[Any, ...], Job] = {}
+        for job, result in self.killed_once(scene):
+            (killed, point), *_ = job["kills"]
+            for index, points in enumerate(result["traces"][killed + 1 :]):
+                for number, second in enumerate(points):
+                    if second.startswith("commit ") and second.split(" ")[1] not in ordinary:
+                        way = (killed, index, second, *committed(points[:number]))
+                        jobs.setdefault(way, {"scene": scene, "kills": [[killed, point], [index, second]]})
+        return list(jobs.values())
+
 
 @pytest.fixture(scope="session")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    root = tmp_path_factory.mktemp("cases")
+def suite() -> Iterator[Suite]:
+    memory = Path("/dev/shm")
+    # What survives a killed process does not depend on the disk, and there are hundreds of files.
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory if os.access(memory, os.W_OK) else None) as root:
+        yield from _with_parents(Path(root))
+
+
+def _with_parents(root: Path) -> Iterator[Suite]:
     command = [sys.executable, "-W", "error", "-m", "tests.crash.parent"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     parents = [
@@ -82,8 +109,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
         )
         for _ in range(PARENTS)
     ]
-    made = Suite(parents, root)
-    yield made
+    yield Suite(parents, root)
     for parent in parents:
         assert parent.stdin is not None and parent.stdout is not None
         parent.stdin.close()

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_nodes.options import agent_input
+from agent_nodes.runtime_options import agent_options
 from tests.crash import checks
 from tests.crash.child import Order, Report, ask_again, play
 from tests.crash.points import Action, trace
@@ -33,7 +35,7 @@ Job = dict[str, Any]
 
 
 def warm() -> None:
-    """Import what the children need on their way."""
+    """Import and build what the children need on their way."""
     import agent_nodes.providers.anthropic_messages
     import agent_nodes.providers.failures
     import agent_nodes.providers.openai_completions
@@ -42,6 +44,8 @@ def warm() -> None:
     import httpx2  # noqa: F401
     import jsonschema_rs  # noqa: F401
 
+    agent_options({})
+    agent_input({"prompt": "warm"})
     gc.collect()
     gc.freeze()
 
@@ -88,23 +92,31 @@ class Case:
 
     def complete(self, run: Run) -> None:
         """One run to its end, which is checked."""
-        report = self._fork(lambda: play(self.order(run)))
-        if report is None:
+        self._completed(run, *fork(lambda: play(self.order(run)), self.folder, self.number))
+
+    def kill(self, run: Run, point: str, *, certain: bool) -> None:
+        """One run up to ``point``. Unless ``certain`` it may come to its end by another way: where it takes calls
+        over, results may share a commit or not."""
+        code, report, errors = fork(lambda: play(self.order(run, point)), self.folder, self.number)
+        if code != -signal.SIGKILL and not certain:
+            self._completed(run, code, report, errors)
+            return
+        if code != -signal.SIGKILL:
+            self._say([f"was not killed at {point!r} (exit code {code})\n{errors}"])
+        self.traces.append(trace(self.folder, self.number))
+        self.killed.add(self.number)
+        self.number += 1
+
+    def _completed(self, run: Run, code: int, report: Report | None, errors: str) -> None:
+        if code or errors or report is None:
+            self._say([f"exit code {code}, stderr:\n{errors}"])
             return
         ends: str = run.ends
         if self.killed and self.scene.stops:
             ends = "aborted" if self._stop_was_marked() else "answered"
         self._say(checks.run(self.scene, run, report, ends=ends))
+        self.traces.append(report["trace"])
         self.last = report
-        self.number += 1
-
-    def kill(self, run: Run, point: str) -> None:
-        """One run up to ``point``."""
-        code, _, errors = fork(lambda: play(self.order(run, point)), self.folder, self.number)
-        if code != -signal.SIGKILL:
-            self._say([f"was not killed at {point!r} (exit code {code})\n{errors}"])
-        self.traces.append(trace(self.folder, self.number))
-        self.killed.add(self.number)
         self.number += 1
 
     def lose_power(self, run: Run, point: str) -> None:
@@ -123,14 +135,15 @@ class Case:
         """The same submission once more, the session goes on, and the file is looked at."""
         if self.last is None or self.wrong:
             return
-        before, requests = self.last, len(self.lines(REQUESTS))
-        found = self._fork(lambda: ask_again(self.order(run), before))
-        if found is None:
+        last = self.last
+        code, found, errors = fork(lambda: ask_again(self.order(run), last), self.folder, self.number)
+        if code or errors or found is None:
+            self._say([f"exit code {code}, stderr:\n{errors}"])
             return
         self._say(found["wrong"])
         self._say(checks.effects(self.calls(), self.lines(LEDGER), self._unknown()))
         if self.wire is None:
-            self._say(checks.billing(self.folder, self.scene, self.lines(REQUESTS), self.killed, requests))
+            self._say(checks.billing(self.folder, self.scene, self.lines(REQUESTS), self.killed))
 
     def calls(self) -> dict[str, dict[str, Any]]:
         return checks.calls(self.folder)
@@ -138,14 +151,6 @@ class Case:
     def lines(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / name
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def _fork(self, work: Callable[[], Report]) -> Report | None:
-        code, report, errors = fork(work, self.folder, self.number)
-        if code or errors:
-            self._say([f"exit code {code}, stderr:\n{errors}"])
-        if report is not None and "trace" in report:
-            self.traces.append(report["trace"])
-        return report if code == 0 else None
 
     def _say(self, wrong: list[str]) -> None:
         self.wrong += [f"process {self.number}: {text}" for text in wrong]
@@ -171,7 +176,10 @@ def play_case(job: Job) -> dict[str, Any]:
         for index, point in [*job.get("kills", ()), *([job["power"]] if "power" in job else ())]:
             for run in runs[:index]:
                 case.complete(run)
-            (case.lose_power if "power" in job else case.kill)(runs[index], point)
+            if "power" in job:
+                case.lose_power(runs[index], point)
+            else:
+                case.kill(runs[index], point, certain=not case.killed)
             if scene.sleeper:
                 case.wrong += [] if checks.sleepers(scene.sleeper) else ["the killed run left no process behind"]
             runs = scene.after

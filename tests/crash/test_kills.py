@@ -10,4 +10,12 @@ from tests.crash.scenes import SCENES
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_run_killed_anywhere_goes_on_to_the_same_end(suite: Suite, scene: str):
-    suite.check([{"scene": scene, "kills": [[number, point]]} for number, point in suite.record(scene)])
+    assert suite.killed_once(scene)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_run_that_takes_over_may_be_killed_as_well(suite: Suite, scene: str):
+    jobs = suite.second_kills(scene)
+    assert jobs
+    print(scene, len(jobs), len(suite.killed_once(scene)))
+    suite.check(jobs)

@@ -1,0 +1,1 @@
+"""The documents run: their code, their links, and what they list compared with the program."""

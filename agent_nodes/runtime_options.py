@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -89,8 +89,8 @@ def _count(value: Any) -> bool:
     return value is None or (type(value) is int and value > 0)
 
 
-def _word(value: Any) -> bool:
-    return type(value) is str
+def _words(value: object) -> bool:
+    return isinstance(value, tuple) and all(type(name) is str for name in cast("tuple[object, ...]", value))
 
 
 _PLAIN: dict[str, Callable[[Any], bool]] = {
@@ -102,7 +102,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
     "api_kind": lambda value: value is None or value in get_args(ApiKind),
     "permission_policy": lambda value: value in get_args(AgentPermissionPolicy),
     "allowed_directories": lambda value: type(value) is tuple and all(map(_path, value)) and None not in value,
-    "tools": lambda value: value is None or (type(value) is tuple and all(map(_word, value))),
+    "tools": lambda value: value is None or _words(value),
     "extra_tools": lambda value: type(value) is tuple,
 }
 

@@ -65,7 +65,7 @@ def check(found: Decoded) -> None:
 def test_a_damaged_reply_breaks_nothing(api: str, data: st.DataObject) -> None:
     events, document = rendered(api, answer(api))
     whole = data.draw(st.booleans())
-    damaged = copy.deepcopy(document if whole else [event.data for event in events])
+    damaged: Any = copy.deepcopy(document if whole else [event.data for event in events])
     for _ in range(data.draw(st.integers(1, 3))):
         container, key = data.draw(st.sampled_from(spots(damaged)))
         if data.draw(st.booleans()) or not isinstance(container, dict):

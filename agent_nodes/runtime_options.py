@@ -89,6 +89,10 @@ def _count(value: Any) -> bool:
     return value is None or (type(value) is int and value > 0)
 
 
+def _paths(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, str | Path) for item in cast("tuple[object, ...]", value))
+
+
 def _words(value: object) -> bool:
     return isinstance(value, tuple) and all(type(name) is str for name in cast("tuple[object, ...]", value))
 
@@ -101,7 +105,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
     "stall_timeout": lambda value: type(value) in (int, float) and value > 0,
     "api_kind": lambda value: value is None or value in get_args(ApiKind),
     "permission_policy": lambda value: value in get_args(AgentPermissionPolicy),
-    "allowed_directories": lambda value: type(value) is tuple and all(map(_path, value)) and None not in value,
+    "allowed_directories": _paths,
     "tools": lambda value: value is None or _words(value),
     "extra_tools": lambda value: type(value) is tuple,
 }

@@ -311,5 +311,5 @@ async def _session_id(line: Line, config: EngineConfig, names: SessionNames) -> 
             created_at=config.clock.now(),
         )
 
-    await line.commit("open.create", create)
+    await line.commit("open.create", create, durable=False)  # nothing hangs on it before the first turn's commit
     return session_id

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_nodes.events import TextDelta, ThinkingDelta
 from agent_nodes.messages import message_from_json, message_to_json
+from agent_nodes.providers.base import ArgsDelta
 from tests.fakes.scripts import Answer, block, call, redacted, reply, search, text, thinking
 from tests.providers.protocols import APIS, Decoded, decode, decode_whole, entry, rendered, request, said, sent, user
 
@@ -53,7 +55,7 @@ def check(found: Decoded) -> None:
     assert b"\\u0000" not in stored
     assert message_from_json(orjson.loads(stored)) == found.message
     for event in found.events:
-        if hasattr(event, "delta"):
+        if isinstance(event, TextDelta | ThinkingDelta | ArgsDelta):
             orjson.dumps(event.delta)
     model = entry(found.message.api)
     sent(request(model, [user("hi"), said(model, *found.blocks), user("and")]))

@@ -84,10 +84,13 @@ _TASK: dict[ContinuationKind, str] = {
 
 
 def continuation(kind: ContinuationKind, kept: AssistantMessage) -> UserMessage:
-    """The message that asks the model to carry on after ``kept``; reasoning that no provider takes back is quoted."""
+    """The message that asks the model to carry on after ``kept``; reasoning that is not sent back (all of a cut answer,
+    unsigned in any) is quoted."""
     parts = [_CAUSE[kind], _SEEN if kept.text.strip() else _NOTHING]
     lost = "\n".join(
-        block.text for block in kept.content if isinstance(block, ThinkingBlock) and not (block.signature or block.raw)
+        block.text
+        for block in kept.content
+        if isinstance(block, ThinkingBlock) and (kept.interrupted or not (block.signature or block.raw))
     ).strip()
     if lost:
         quoted = "\n".join(f"> {line}" for line in lost.splitlines())

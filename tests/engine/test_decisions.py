@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -104,10 +105,14 @@ def test_a_continuation_says_whether_the_model_sees_its_own_words(kind):
     assert "> secret plan" in unseen.text
 
 
-def test_signed_reasoning_is_not_quoted():
-    signed = continuation("dropped", message(ThinkingBlock("plan", signature="s"), TextBlock("half"))).content[0]
-    assert isinstance(signed, TextBlock)
-    assert "plan" not in signed.text
+def test_reasoning_is_quoted_where_it_is_not_sent_back():
+    whole = message(ThinkingBlock("plan", signature="s"), TextBlock("half"))
+    cut = replace(whole, interrupted=True)
+    sent_back, quoted = continuation("lost-call", whole).content[0], continuation("dropped", cut).content[0]
+    assert isinstance(sent_back, TextBlock)
+    assert isinstance(quoted, TextBlock)
+    assert "plan" not in sent_back.text
+    assert "> plan" in quoted.text
 
 
 def test_each_kind_has_words_of_its_own():

@@ -43,7 +43,8 @@ OPTIONS = {
     "stall_timeout": "--stall-timeout",
 }
 
-STOPPED, TERMINATED, UNREAD = 130, 143, 141
+STOPPED, UNREAD = 130, 141
+SHUTDOWNS = (143, 129)  # by SIGTERM and SIGHUP
 
 
 def ask(given: Namespace) -> int:
@@ -232,11 +233,11 @@ class _Turn:
         self, error: Exception | None, status: int, notes: Notes, view: TextView, json_view: JsonView | None
     ) -> None:
         """The last lines: what went wrong and how to go on, and for programs the result."""
-        if error is not None:
-            if json_view is None:
-                await self._written(view.end())
+        if json_view is None and error is not None:
+            await self._written(view.end())
+        if error is not None or self._unwritable is not None:
             await notes.line(f"agent-nodes: {self._said(error, status)}", style="31")
-            hint = self._hint(error, status)
+            hint = self._hint(error)
             if hint:
                 await notes.line(f"agent-nodes: {hint}", style="")
         if json_view is not None:
@@ -264,21 +265,23 @@ class _Turn:
             return STOPPED
         return 2 if isinstance(error, InputValidationError) else 1
 
-    def _said(self, error: Exception, status: int) -> str:
-        if status in (128 + signal.SIGTERM, 129):
+    def _said(self, error: Exception | None, status: int) -> str:
+        if status in SHUTDOWNS:
             said = f"shut down by {signal.Signals(status - 128).name}"
             return said if self._run is None else f"{said}; the turn can go on"
         if self._unwritable is not None:
-            reason = self._unwritable.strerror or type(self._unwritable).__name__
-            return f"the answer cannot be written ({reason}); the turn was stopped"
+            said = f"the answer cannot be written ({self._unwritable.strerror or 'stdout is closed'})"
+            return said if error is None else f"{said}; the turn was stopped"
         if status == STOPPED and self._run is not None and self._run.result is not None:
             return "stopped"
-        return problem(error)
+        return problem(error) if error is not None else ""
 
-    def _hint(self, error: Exception, status: int) -> str:
+    def _hint(self, error: Exception | None) -> str:
         """How to go on with this turn, where that is possible."""
         if self._run is None or isinstance(error, InputValidationError):
             return ""
+        if error is None:
+            return f"it is kept: {shlex.join(['agent-nodes', 'sessions', 'show', self._key])}"
         result = self._run.result
         if result is None:
             return f"go on with: {self._again()}"
@@ -314,7 +317,7 @@ class _Turn:
             }
         elif error is not None:
             out |= {"reason": getattr(error, "code", "runtime_failure"), "detail": problem(error)}
-            if status in (128 + signal.SIGTERM, 129):
+            if status in SHUTDOWNS:
                 out["status"] = "unfinished"
         ref = self._host.session
         out["session"] = {

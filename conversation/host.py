@@ -5,6 +5,7 @@ Every surface works through it, so that a turn means the same wherever it was st
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -84,6 +85,7 @@ class ConversationHost:
         self._options = agent_options({**given, "database_path": self.path})
         self._runtime: AgentRuntime | None = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Take the session; a second call does nothing. No model is called.
@@ -107,7 +109,9 @@ class ConversationHost:
         """End what runs and give the session free. A turn under way raises ``AgentClosed`` and stays resumable."""
         self._closed = True
         if self._runtime is not None:
-            await self._runtime.close()
+            # Whoever closes it too waits for the same end.
+            self._closing = self._closing or asyncio.ensure_future(self._runtime.close())
+            await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -1,0 +1,332 @@
+"""`agent-nodes ask`: what is written where, what the exit status says, how a session goes on."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from conversation import cli
+from tests.conversation.shell import Ask, Shell
+from tests.fakes import FakeServer, call, drop_after, error, gate, reply, text, tools
+
+
+@pytest.mark.feature("O01", "C06")
+def test_the_first_command_needs_no_key_and_says_who_answers(shell: Shell) -> None:
+    (shell.folder / "README.md").write_text("# Llamas\nThey live in the Andes.\n")
+    done = shell("ask", "What is in this folder?")
+    assert done.status == 0, done.err
+    assert "They live in the Andes." in done.out
+    assert "agent-nodes: no key is set (ANTHROPIC_API_KEY or OPENAI_API_KEY); the demo answers" in done.err
+    assert "· read README.md  32 B" in done.err.splitlines()
+    key = shell("sessions", "list").out.split("\t")[0]
+    assert f"agent-nodes: session {key}; go on with: agent-nodes ask --session {key}" in done.err
+
+
+@pytest.mark.feature("O01")
+def test_the_answer_is_on_stdout_alone_word_for_word(ask: Ask, fake: FakeServer) -> None:
+    fake.script(reply("Let me", " see.", call("ls", {})), text("It is ", "empty."))
+    done = ask("--session", "s", "look")
+    assert done.status == 0
+    assert done.out == "Let me see.\n\nIt is empty.\n"
+    assert [line.split("  ")[0] for line in done.err.splitlines()] == ["· ls"]
+
+
+@pytest.mark.feature("O01")
+def test_json_prints_the_events_and_ends_with_the_result(ask: Ask, fake: FakeServer) -> None:
+    fake.script(reply("Hm. ", call("ls", {}, id="c1")), text("Empty", ".").using(12, 3))
+    done = ask("--session", "s", "--json", "look")
+    *events, result = done.lines
+    assert [event["type"] for event in events if event["type"] != "context_usage"] == [
+        "text_delta",
+        "tool",
+        "tool",
+        "text_delta",
+        "text_delta",
+    ]
+    assert result["type"] == "result"
+    assert (result["status"], result["text"]) == ("answered", "Hm. \n\nEmpty.")
+    assert result["session"] == {"project": "default", "conversation_id": "s", "session_key": "agent"}
+    assert result["usage"]["calls"] == 2
+    assert done.err == ""
+
+
+def test_text_is_written_as_it_comes(shell: Shell, model: list[str], fake: FakeServer) -> None:
+    held = gate()
+    fake.script(text("one ", "two ", "three").hold(held, before=2))
+    child = shell.start("ask", *model, "--session", "s", "count")
+    assert child.read("two ") == "one two "
+    held.open()
+    done = child.end()
+    assert (done.status, done.out) == (0, "three\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "prompt"),
+    [
+        (["two", "words"], b"not this", "two words"),
+        ([], "쿼리\n".encode(), "쿼리"),
+        (["-"], b"\xef\xbb\xbfone\r\ntwo\r\n", "one\ntwo"),
+        (["Review", "this:", "-"], b"+ line\n", "Review this:\n\n+ line"),
+        (["--", "--session", "-"], b"x", "--session\n\nx"),
+        (["--", "-1", "is", "what?"], b"", "-1 is what?"),
+    ],
+)
+def test_the_prompt_is_the_words_or_stdin(
+    ask: Ask, fake: FakeServer, words: list[str], stdin: bytes, prompt: str
+) -> None:
+    fake.script(text("ok"))
+    done = ask(*words, stdin=stdin)
+    assert done.status == 0, done.err
+    assert fake.requests[0].last_user_text() == prompt
+
+
+def test_stdin_in_another_encoding_is_read_as_the_environment_says(ask: Ask, fake: FakeServer) -> None:
+    fake.script(text("ok"))
+    assert ask(stdin="café".encode("cp1252"), PYTHONIOENCODING="cp1252").status == 0
+    assert fake.requests[0].last_user_text() == "café"
+
+
+def test_options_and_words_come_in_any_order(shell: Shell, model: list[str], fake: FakeServer) -> None:
+    fake.script(text("ok"))
+    assert shell("ask", "one", *model, "two", "--session", "s", "three").status == 0
+    assert fake.requests[0].last_user_text() == "one two three"
+
+
+@pytest.mark.feature("O01")
+def test_a_session_goes_on_where_it_was(ask: Ask, fake: FakeServer) -> None:
+    fake.script(text("Hello Ann."), text("Ann."))
+    assert ask("--session", "any name / 회의", "I am Ann").status == 0
+    assert ask("--session", "any name / 회의", "Who am I?").out == "Ann.\n"
+    said = [message for message in fake.requests[1].messages_text() if message[0] != "system"]
+    assert said == [("user", "I am Ann"), ("assistant", "Hello Ann."), ("user", "Who am I?")]
+
+
+@pytest.mark.feature("O01")
+def test_a_request_id_given_again_gives_its_result_without_a_request(ask: Ask, fake: FakeServer) -> None:
+    fake.script(text("once"))
+    assert ask("--session", "s", "--request-id", "r1", "hi").out == "once\n"
+    again = ask("--session", "s", "--request-id", "r1", "--json")
+    assert again.lines[-1]["replayed"] is True
+    assert again.lines[-1]["text"] == "once"
+    assert len(fake.requests) == 1
+
+
+def test_a_request_id_with_another_prompt_is_refused(ask: Ask, fake: FakeServer) -> None:
+    fake.script(text("once"))
+    ask("--session", "s", "--request-id", "r1", "hi")
+    done = ask("--session", "s", "--request-id", "r1", "something else")
+    assert done.status == 1
+    assert "'r1'" in done.err.splitlines()[0]
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["ask"], "prompt: missing"),
+        (["ask", "   "], "prompt: missing"),
+        (["ask", "--session", "unknown"], "there is no session 'unknown'"),
+        (["ask", "--session", "", "hi"], "--session"),
+        (["ask", "--sessio", "s", "hi"], "--sessio"),
+        (["ask", "--max-tokens", "none", "hi"], "--max-tokens: 'none'"),
+        (["ask", "--stall-timeout", "nan", "hi"], "--stall-timeout: 'nan'"),
+        (["ask", "--permission-policy", "all", "hi"], "read-only"),
+        (["ask", "--api-kind", "soap", "hi"], "openai-responses"),
+        (["ask", "--workdir", "nowhere", "hi"], "nowhere' cannot be used"),
+        (["ask", "--allow", "nowhere", "hi"], "allowed_directories: 'nowhere' cannot be used"),
+        (["ask", "--provider", "mine", "hi"], "base_url: missing"),
+        (["ask", "--provider", "mine", "--base-url", "http://127.0.0.1:1", "hi"], "model: missing"),
+        (["ask", "--base-url", "http://127.0.0.1:1", "hi"], "--provider"),
+        (["ask", "--provider", "demo", "-m", "big", "hi"], "'big'"),
+        (["ask", "--request-id", " ", "hi"], "request_id"),
+        (["chat"], "'chat'"),
+        (["sessions"], "sessions: say list or show"),
+        (["sessions", "show"], "KEY"),
+        (["sessions", "show", "unknown"], "'unknown'"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_names_it(inside: Ask, shell: Shell, arguments: list[str], named: str) -> None:
+    done = inside(*arguments)
+    assert done.status == 2
+    assert done.out == ""
+    assert named in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+    assert all(line.startswith("agent-nodes: ") for line in done.err.splitlines())
+    assert not list(shell.home.rglob("*.sqlite")) or arguments[1:2] == ["--request-id"]
+
+
+def test_wrong_usage_has_a_result_line_too(shell: Shell) -> None:
+    done = shell("ask", "--json", "--base-url", "http://127.0.0.1:1", "hi")
+    assert done.status == 2
+    assert done.lines[-1]["reason"] == "input_validation"
+
+
+@pytest.mark.parametrize(("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")])
+def test_cl_04_a_missing_key_is_one_line_that_names_it(shell: Shell, provider: str, variable: str) -> None:
+    done = shell("ask", "--provider", provider, "hi")
+    assert done.status == 2
+    assert variable in done.problem
+    assert not shell.home.exists()
+
+
+def test_cl_04_a_model_without_a_key_is_no_reason_for_the_demo(shell: Shell) -> None:
+    done = shell("ask", "--model", "gpt-5.5", "hi")
+    assert done.status == 2
+    assert "'gpt-5.5'" in done.problem
+    assert "OPENAI_API_KEY" in done.problem
+
+
+def test_cl_04_a_session_of_another_model_is_not_answered_by_the_demo(ask: Ask, shell: Shell, fake: FakeServer) -> None:
+    fake.script(text("I am real."))
+    ask("--session", "s", "hi")
+    done = shell("ask", "--session", "s", "and now?", OPENAI_API_KEY="")
+    assert done.status == 2
+    assert "is with openai (m): set OPENAI_API_KEY" in done.problem
+    assert len(shell.turns("s")) == 1
+
+
+@pytest.mark.feature("A08")
+@pytest.mark.parametrize("keys", [("ANTHROPIC_API_KEY",), ("OPENAI_API_KEY",), ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")])
+def test_the_key_in_the_environment_decides_who_answers(shell: Shell, fake: FakeServer, keys: tuple[str, ...]) -> None:
+    fake.script(text("hello"))
+    environment = {"ANTHROPIC_BASE_URL": fake.url, "OPENAI_BASE_URL": fake.v1, **dict.fromkeys(keys, "sk-abc")}
+    done = shell("ask", "hi", **environment)
+    assert (done.status, done.out) == (0, "hello\n"), done.err
+    assert fake.requests[0].path == ("/v1/messages" if "ANTHROPIC_API_KEY" in keys else "/v1/responses")
+    assert "demo" not in done.err
+
+
+def test_a_key_is_never_printed(shell: Shell, fake: FakeServer) -> None:
+    key = "sk-ant-very-secret-0123456789"
+    fake.script(error(401, f"the key {key} is wrong"))
+    done = shell("ask", "--json", "hi", ANTHROPIC_API_KEY=key, ANTHROPIC_BASE_URL=fake.url)
+    assert done.status == 1
+    assert key not in done.out + done.err
+    assert not [path for path in shell.home.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+
+
+def test_a_failed_turn_says_how_to_go_on_and_goes_on(
+    ask: Ask, shell: Shell, model: list[str], fake: FakeServer
+) -> None:
+    fake.script(error(400, "the model is asleep"))
+    done = ask("--session", "s", "hi there")
+    assert done.status == 1
+    assert done.out == ""
+    said, hint = done.err.splitlines()
+    assert "the model is asleep" in said
+    before, command = hint.split("agent-nodes ask ")
+    assert before == "agent-nodes: go on with this turn: "
+    fake.script(text("awake"))
+    again = shell("ask", *shlex.split(command))
+    assert (again.status, again.out) == (0, "awake\n")
+    assert len(shell.turns("s")) == 1
+
+
+def test_reopening_needs_a_turn_that_is_meant(ask: Ask, fake: FakeServer) -> None:
+    fake.script(error(400, "no"))
+    ask("--session", "s", "hi")
+    done = ask("--session", "s", "--reopen", "something else")
+    assert done.status == 2
+    assert "reopen" in done.problem
+
+
+def test_a_failed_turn_is_the_last_line_of_json(ask: Ask, fake: FakeServer) -> None:
+    fake.script(error(400, "the model is asleep"))
+    done = ask("--session", "s", "--json", "hi")
+    result = done.lines[-1]
+    assert (done.status, result["status"], result["reason"]) == (1, "failed", "model_error")
+    assert "asleep" in result["detail"]
+
+
+def test_a_busy_session_names_its_holder(shell: Shell, model: list[str], ask: Ask, fake: FakeServer) -> None:
+    held = gate()
+    fake.script(text("one ", "two").hold(held, before=1))
+    child = shell.start("ask", *model, "--session", "s", "hi")
+    child.read("one ")
+    done = ask("--session", "s", "me too")
+    assert done.status == 1
+    assert f"process {child.process.pid}" in done.problem
+    held.open()
+    assert child.end().status == 0
+
+
+def test_retries_are_one_line_each_and_do_not_break_the_answer(ask: Ask, fake: FakeServer) -> None:
+    fake.script(drop_after("The total is "), text("41."))
+    done = ask("--session", "s", "count")
+    assert (done.status, done.out) == (0, "The total is 41.\n")
+    assert [line for line in done.err.splitlines() if "connection lost (1 of 10)" in line]
+
+
+def test_a_tool_that_fails_is_shown_as_failed(ask: Ask, fake: FakeServer) -> None:
+    fake.script(tools(call("read", {"path": "no-such-file.txt"})), text("There is none."))
+    done = ask("--session", "s", "read it")
+    assert done.err.startswith("· read no-such-file.txt  failed: ")
+
+
+def test_what_nobody_expected_is_one_line_and_a_way_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> int:
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr("conversation.ask.ask", broken)
+    assert cli.main(["ask", "hi"]) == 1
+    assert capsys.readouterr().err == (
+        "agent-nodes: unexpected ZeroDivisionError: one two. Set AGENT_NODES_DEBUG=1 to see where.\n"
+    )
+    monkeypatch.setenv("AGENT_NODES_DEBUG", "1")
+    assert cli.main(["ask", "hi"]) == 1
+    assert "in broken" in capsys.readouterr().err
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--help"], "sessions show KEY"),
+        (["ask", "--help"], "--permission-policy"),
+        (["sessions", "--help"], "list|show"),
+        (["sessions", "list", "-h"], "--json"),
+        (["sessions", "show", "-h"], "--session-key"),
+        (["--version"], "agent-nodes 0."),
+    ],
+)
+def test_help_is_an_answer(inside: Ask, arguments: list[str], shown: str) -> None:
+    done = inside(*arguments)
+    assert done.status == 0
+    assert shown in done.out
+    assert done.err == ""
+
+
+def test_no_command_shows_what_there_is(inside: Ask) -> None:
+    done = inside()
+    assert (done.status, done.out) == (2, "")
+    assert "usage: agent-nodes" in done.err
+
+
+def test_a_turn_loads_none_of_the_heavy_libraries(shell: Shell) -> None:
+    script = (
+        "import json, sys\nfrom conversation.cli import main\nlight = set(sys.modules)\nstatus = main(['ask', 'hi'])\n"
+        "print(json.dumps([status, sorted(light), sorted(sys.modules)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **shell.environment},
+        cwd=shell.folder,
+        timeout=60,
+        check=True,
+    )
+    status, light, loaded = json.loads(done.stdout.splitlines()[-1])
+    assert status == 0
+    assert not {"asyncio", "pydantic", "sqlite3", "rich"} & set(light)
+    heavy = {"prefect", "sqlmodel", "sqlalchemy", "anthropic", "openai", "typer", "rich", "httpx2", "platformdirs"}
+    assert not heavy & set(loaded)

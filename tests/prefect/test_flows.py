@@ -394,7 +394,7 @@ class LongWork:
     def __init__(self, fake: FakeServer, pidfile: Path, *, submitted: bool = False) -> None:
         from prefect import flow
 
-        fake.script(call("bash", {"command": f"echo $$ > {pidfile}; sleep 600"}, id="c1"))
+        fake.script(call("bash", {"command": f"echo $$ > {pidfile}; sleep 60"}, id="c1"))
         self.fake, self.pidfile = fake, pidfile
         self.run = ""
         self.ask = create_agent_node(permission_policy="auto", **options(fake))

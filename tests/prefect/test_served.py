@@ -121,7 +121,7 @@ async def test_cancelling_a_served_run_stops_its_turn_and_its_commands(
     from prefect.states import Cancelling
 
     pidfile = tmp_path / "pid"
-    threaded.script(call("bash", {"command": f"echo $$ > {pidfile}; sleep 600"}, id="c1"))
+    threaded.script(call("bash", {"command": f"echo $$ > {pidfile}; sleep 60"}, id="c1"))
     async with get_client() as client:
         run = await start(serving, client, "work", base_url=threaded.v1, pidfile=str(pidfile))
         command = int(await content(serving, pidfile))

@@ -72,16 +72,15 @@ def _committed_text(rows: Rows, turn: int) -> str:
     return text + ("\n\n" if said and gap and text else "") + said
 
 
-def sleepers(part: str) -> list[int]:
-    """Processes whose command line holds ``part``."""
+def processes(folder: Path) -> list[int]:
+    """Those that work in ``folder``: what the tool bash has started, and not those that have ended."""
     found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for link in Path("/proc").glob("[0-9]*/cwd"):
         try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
+            if link.readlink() == folder:
+                found.append(int(link.parent.name))
+        except OSError:  # ended, or of somebody else
             continue
-        if line.startswith(part):
-            found.append(int(path.parent.name))
     return found
 
 

@@ -39,8 +39,8 @@ class Scene:
     faults: Mapping[int, Fault] = field(default_factory=dict[int, Fault])
     stops: bool = False
     builtin: tuple[str, ...] = ()
-    sleeper: str = ""
-    """Part of the command line of a process that a killed run leaves behind."""
+    leaves: bool = False
+    """Whether a killed run leaves a process behind."""
 
     def plan(self, prompt: str) -> tuple[Round, ...]:
         return {**self.plans, AFTER: ANSWER_AFTER}[prompt]
@@ -71,6 +71,12 @@ COUNTING = (Round("one two three four five six seven eight nine ten"),)
 ONCE = "pay once"
 PAYING_ONCE = (Round("I pay.", (("pay", {"sum": 3}),)), Round("Paid."))
 
+BOTH = "pay and look"
+PAYING_BOTH = (
+    Round("I pay and I look.", (("pay", {"sum": 4}), ("look", {})), thinking="Both at once."),
+    Round("Paid and seen.", thinking="That was all."),
+)
+
 HANG = "wait for me"
 HANGING = (
     Round("I wait.", (("pay", {"sum": 1}), ("hang", {}), ("second", {}))),
@@ -78,9 +84,8 @@ HANGING = (
 )
 
 SHELL = "start a job"
-SLEEPER = "sleep 86431"
 SHELLING = (
-    Round("I start it.", (("bash", {"command": f"{SLEEPER} & echo started; wait"}),)),
+    Round("I start it.", (("bash", {"command": "sleep 3600 & (setsid sleep 3600) & echo started; wait"}),)),
     Round("Started."),
 )
 
@@ -135,11 +140,9 @@ def _scenes() -> list[Scene]:
 
 SCENES: Mapping[str, Scene] = {scene.name: scene for scene in _scenes()}
 
-BASH = Scene(
-    "bash", {SHELL: SHELLING}, (Run(SHELL),), (Run(SHELL),), builtin=("bash",), sleeper=SLEEPER
-)
+BASH = Scene("bash", {SHELL: SHELLING}, (Run(SHELL),), (Run(SHELL),), builtin=("bash",), leaves=True)
 
 # One for every protocol, over a real wire: an overload, a broken answer, a round of calls, the answer.
-WIRE = _one("wire", PAY, PAYING, {1: "overloaded", 2: "dropped"})
+WIRE = _one("wire", BOTH, PAYING_BOTH, {1: "overloaded", 2: "dropped"})
 
 ALL: Mapping[str, Scene] = {**SCENES, BASH.name: BASH, WIRE.name: WIRE}

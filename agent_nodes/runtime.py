@@ -133,7 +133,7 @@ class AgentRun:
             iteration.ended.set()
             raise
         self._consumer = asyncio.current_task()
-        self._text, self._gap = [], False
+        self._text, self._gap, self.result = [], False, None
         forget: Callable[[], None] | None = None
         submitted: Submitted | None = None
         try:
@@ -153,7 +153,8 @@ class AgentRun:
                     if host.on_event is not None:
                         await self._hook(host.on_event, item)
                     yield item
-            self._finish(submitted)
+            self._conclude(submitted)
+            self._raise(submitted)
         except GeneratorExit:
             await finish(self._leave(submitted))
             raise
@@ -164,6 +165,7 @@ class AgentRun:
             if forget is not None:
                 forget()
             if submitted is not None:
+                self._conclude(submitted)
                 runtime.harness.engine.projection.unfollow(submitted.turn.id)
             runtime.leave(iteration)
 
@@ -242,13 +244,11 @@ class AgentRun:
         else:
             await self._runtime.harness.stop(submitted.turn.id, "The run was left before its end.")
 
-    def _finish(self, submitted: Submitted) -> None:
-        sink = submitted.sink
-        if sink.error is not None:
-            raise sink.error
-        turn = sink.turn
-        if turn is None:
-            raise RuntimeFailure("The turn's events ended without its end. This is a bug; the session holds its state.")
+    def _conclude(self, submitted: Submitted) -> None:
+        """The result, once the turn has ended, however the run did."""
+        turn = submitted.sink.turn
+        if turn is None or self.result is not None:
+            return
         status: AgentTurnStatus = "answered" if turn.status == "answered" else "failed"
         if turn.reason == "aborted":
             status = "aborted"
@@ -262,6 +262,15 @@ class AgentRun:
             turn.detail,
             replayed=submitted.turn.status != "running",
         )
+
+    def _raise(self, submitted: Submitted) -> None:
+        """What an end without an answer raises."""
+        sink = submitted.sink
+        if sink.error is not None:
+            raise sink.error
+        turn = sink.turn
+        if turn is None:
+            raise RuntimeFailure("The turn's events ended without its end. This is a bug; the session holds its state.")
         if turn.reason is not None:
             raise turn_error(turn.reason, turn.detail or turn.reason)
 

@@ -272,6 +272,8 @@ async def test_the_block_form_has_ended_the_run_when_it_is_left():
                 break
         assert model.open == 0
         assert agent.unfinished() == []
+        assert run.result is not None
+        assert (run.result.status, run.result.text) == ("aborted", "one ")
 
 
 @pytest.mark.feature("I13")

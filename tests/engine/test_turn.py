@@ -329,6 +329,7 @@ async def test_a_hook_that_raises_ends_the_turn_with_the_cause_kept(hook):
         outcome = await take(agent.run({"prompt": "go", "request_id": "r"}, {hook: fail}))
         assert isinstance(outcome.error, RuntimeFailure)
         assert "host is broken" in str(outcome.error)
+        assert outcome.run.result is not None
         if hook == "on_event":
             again = await take(agent.run({"prompt": "go", "request_id": "r"}))
             assert isinstance(again.error, RuntimeFailure)

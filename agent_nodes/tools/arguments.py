@@ -61,6 +61,8 @@ def _why_invalid(text: str) -> str:
         reason = str(error)
         cut = " The text may have been cut off: write less at a time" if text.strip() and _ends_early(text) else ""
         return f"not valid JSON ({reason}).{cut}"
+    if isinstance(value, dict):
+        return "nested too deeply, or hold an integer of more than 64 bits, which can be sent as text"
     return f"no JSON object but {type(value).__name__}"
 
 

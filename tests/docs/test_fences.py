@@ -1,4 +1,4 @@
-"""Every block of code in the documents runs as a reader would run it: pasted, in a folder of their own, without keys."""
+"""Every block of code in the documents runs as a reader runs it: pasted, in a folder of their own, without keys."""
 
 from __future__ import annotations
 

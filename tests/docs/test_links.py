@@ -10,22 +10,23 @@ import pytest
 from tests.docs.markdown import ROOT, anchors, links, name, pages
 
 _ELSEWHERE = re.compile(r"https?://")
-_OF_A_MACHINE = re.compile(r"(?<![\w.~])/(?:home|root|Users|work|tmp|var|opt|private)/\w|[A-Z]:\\\\?Users", re.IGNORECASE)
+_OF_A_MACHINE = re.compile(
+    r"(?<![\w.~])/(?:home|root|Users|work|tmp|var|opt|private)/\w|[A-Z]:\\\\?Users", re.IGNORECASE
+)
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_every_link_of_the_page_leads_somewhere(page: Path) -> None:
-    lost: list[str] = []
-    for link in links(page):
-        if _ELSEWHERE.match(link):
-            continue
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        if not target.exists() or not target.is_relative_to(ROOT):
-            lost.append(link)
-        elif anchor and anchor not in anchors(target):
-            lost.append(link)
+    lost = [link for link in links(page) if not _ELSEWHERE.match(link) and not leads_somewhere(page, link)]
     assert lost == []
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists() or not target.is_relative_to(ROOT):
+        return False
+    return not anchor or anchor in anchors(target)
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)

@@ -68,10 +68,11 @@ def test_every_mistake_is_named_but_no_long_value_is_repeated() -> None:
         ('{"path": ', "cut off"),
         ('{"path": "a.txt",, }', "not valid JSON"),
         ("[1]", "no JSON object but list"),
+        ('{"account": 123456789012345678901}', "an integer of more than 64 bits, which can be sent as text"),
         ("", "not valid JSON"),
         ("[" * 200_000, "nested"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_text_that_is_no_json_object_is_refused_with_the_reason(text, reason) -> None:
     message = refused(TOOLS["write"], {}, text)

@@ -16,8 +16,9 @@ from agent_nodes._aio import AbortSignal
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError
 from agent_nodes.messages import repair_text
-from conversation.host import PROJECT, ConversationHost, ConversationRun
-from conversation.problems import KEY_VARIABLES, give_up_stdout, problem
+from agent_nodes.store.locate import session_file
+from conversation.host import PROJECT, SESSION_KEY, ConversationHost, ConversationRun
+from conversation.problems import KEY_VARIABLES, give_up_stdout, problem, trace
 from conversation.render import JsonView, Notes, Output, TextView
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
 def _new_key() -> str:
     while True:
         key = SYSTEM_CLOCK.new_id()[:8]
-        if not ConversationHost(PROJECT, key).path.exists():
+        if not session_file(PROJECT, key, SESSION_KEY).exists():
             return key
 
 
@@ -235,6 +236,8 @@ class _Turn:
         """The last lines: what went wrong and how to go on, and for programs the result."""
         if json_view is None and error is not None:
             await self._written(view.end())
+        if error is not None:
+            trace(error)
         if error is not None or self._unwritable is not None:
             await notes.line(f"agent-nodes: {self._said(error, status)}", style="31")
             hint = self._hint(error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from agent_nodes.errors import InputValidationError
-from conversation.problems import give_up_stdout, problem, say
+from conversation.problems import give_up_stdout, problem, say, trace
 
 USAGE = """\
 usage: agent-nodes COMMAND [OPTION...]
@@ -69,10 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         give_up_stdout()
         return 141
     except Exception as error:
-        if os.environ.get("AGENT_NODES_DEBUG"):
-            import traceback
-
-            traceback.print_exc()
+        trace(error)
         say(problem(error))
         return 2 if isinstance(error, InputValidationError) else 1
 

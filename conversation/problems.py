@@ -29,6 +29,15 @@ def say(text: str) -> None:
         print(f"agent-nodes: {text}", file=sys.stderr, flush=True)
 
 
+def trace(error: BaseException) -> None:
+    """Where it went wrong, for whoever asked to see that."""
+    if os.environ.get("AGENT_NODES_DEBUG"):
+        import traceback
+
+        with suppress(OSError):
+            traceback.print_exception(error)
+
+
 def give_up_stdout() -> None:
     """Its reader is gone. The interpreter would fail once more when it flushes what is left, so that goes nowhere."""
     with suppress(OSError):

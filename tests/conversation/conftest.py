@@ -57,6 +57,7 @@ def inside(shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
             status = main(arguments)
         except SystemExit as end:
             status = int(end.code or 0)
-        return Result(status, *capfd.readouterr())
+        written = capfd.readouterr()
+        return Result(status, written.out, written.err)
 
     return run

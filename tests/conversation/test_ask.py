@@ -194,8 +194,8 @@ def test_cl_04_a_session_of_another_model_is_not_answered_by_the_demo(ask: Ask, 
 @pytest.mark.parametrize("keys", [("ANTHROPIC_API_KEY",), ("OPENAI_API_KEY",), ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")])
 def test_the_key_in_the_environment_decides_who_answers(shell: Shell, fake: FakeServer, keys: tuple[str, ...]) -> None:
     fake.script(text("hello"))
-    environment = {"ANTHROPIC_BASE_URL": fake.url, "OPENAI_BASE_URL": fake.v1, **dict.fromkeys(keys, "sk-abc")}
-    done = shell("ask", "hi", **environment)
+    shell.environment |= {"ANTHROPIC_BASE_URL": fake.url, "OPENAI_BASE_URL": fake.v1, **dict.fromkeys(keys, "sk-abc")}
+    done = shell("ask", "hi")
     assert (done.status, done.out) == (0, "hello\n"), done.err
     assert fake.requests[0].path == ("/v1/messages" if "ANTHROPIC_API_KEY" in keys else "/v1/responses")
     assert "demo" not in done.err
@@ -282,6 +282,26 @@ def test_what_nobody_expected_is_one_line_and_a_way_to_see_more(
     monkeypatch.setenv("AGENT_NODES_DEBUG", "1")
     assert cli.main(["ask", "hi"]) == 1
     assert "in broken" in capsys.readouterr().err
+
+
+def test_what_nobody_expected_in_a_turn_is_told_the_same_way(
+    monkeypatch: pytest.MonkeyPatch, inside: Ask, shell: Shell
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("conversation.host.ConversationHost.start", broken)
+    done = inside("ask", "--provider", "demo", "--session", "s", "hi")
+    assert (done.status, "unexpected ZeroDivisionError: oh." in done.problem) == (1, True)
+    monkeypatch.setenv("AGENT_NODES_DEBUG", "1")
+    assert "in broken" in inside("ask", "--provider", "demo", "--session", "s", "hi").err
+
+
+def test_a_folder_that_cannot_be_written_is_said(inside: Ask, shell: Shell) -> None:
+    shell.home.write_text("a file")
+    done = inside("ask", "--provider", "demo", "hi")
+    assert done.status == 1
+    assert str(shell.home) in done.problem
 
 
 # -- help --------------------------------------------------------------------------------------------------------------

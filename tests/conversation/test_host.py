@@ -118,6 +118,24 @@ async def test_stop_ends_the_turn_for_good(host: MakeHost, fake: FakeServer) -> 
         assert await conversation.unfinished() == []
 
 
+@pytest.mark.parametrize("point", ["begin", "commit", "committed"])
+async def test_a_stop_while_the_turn_is_admitted_leaves_nothing_unfinished(
+    host: MakeHost, fake: FakeServer, point: str
+) -> None:
+    fake.respond(lambda _: text("Hello."))
+    async with host() as conversation:
+        run = await conversation.start("hi")
+
+        def observe(at: str, label: str) -> None:
+            if label == "admit+intent" and at == point:
+                run.stop()
+
+        conversation.runtime.harness.engine.line.storage.observe = observe
+        with pytest.raises(ExecutionAborted):
+            await words(run)
+        assert await conversation.unfinished() == []
+
+
 async def test_everybody_who_closes_waits_until_the_session_is_free(host: MakeHost, fake: FakeServer) -> None:
     held = gate()
     fake.script(text("one ", "two").hold(held, before=1))

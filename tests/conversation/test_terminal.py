@@ -19,7 +19,7 @@ from tests.fakes import FakeServer, call, reply, text, thinking
 ANSWER = "✓ 한글 — done"
 
 
-def on_terminal(shell: Shell, *arguments: str, columns: int = 80, **environment: str) -> str:
+def on_terminal(shell: Shell, *arguments: str, columns: int = 80) -> str:
     """What a terminal of that many columns is sent by a command."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -29,7 +29,7 @@ def on_terminal(shell: Shell, *arguments: str, columns: int = 80, **environment:
         stdout=theirs,
         stderr=theirs,
         cwd=shell.folder,
-        env={"TERM": "xterm", **shell.environment, **environment},
+        env={"TERM": "xterm", **shell.environment},
     )
     os.close(theirs)
     data = b""
@@ -121,7 +121,8 @@ def test_a_terminal_does_not_obey_the_model(shell: Shell, model: list[str], fake
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colours_can_be_switched_off(shell: Shell, model: list[str], fake: FakeServer, setting: dict[str, str]) -> None:
     fake.script(text("Yes."))
-    sent = on_terminal(shell, "ask", *model, "hi", **setting)
+    shell.environment |= setting
+    sent = on_terminal(shell, "ask", *model, "hi")
     assert not re.search(r"\x1b\[[0-9;]*m", sent)
     if "TERM" in setting:
         assert "\x1b" not in sent

@@ -152,6 +152,7 @@ class Harness:
 
     async def withdraw(self, request_id: str) -> None:
         """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable."""
+        await self._engine.line.read(lambda _: None)  # its commit may be under way: behind it, all is known
         await self.pause()
         for turn in list(self._engine.projection.turns.values()):
             if turn.request_id == request_id:

@@ -14,7 +14,7 @@ from agent_nodes.engine.scheduler import Definition, Scheduler
 from agent_nodes.messages import SystemMessage
 from agent_nodes.store.line import Line, Tx
 from agent_nodes.store.records import Task, Turn
-from agent_nodes.store.writes import append_entry
+from agent_nodes.store.writes import append_entry, set_tip
 
 T = TypeVar("T")
 
@@ -56,4 +56,4 @@ class Engine:
 
 def put_system(tx: Tx, target_id: int, system: SystemMessage | None) -> None:
     if system is not None:
-        append_entry(tx, target_id, "system", system)
+        set_tip(tx, target_id, append_entry(tx, target_id, "system", system))

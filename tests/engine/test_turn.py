@@ -319,7 +319,7 @@ async def test_events_reach_the_host_before_the_loop_and_in_order():
             assert heard == seen
 
 
-@pytest.mark.feature("E03")
+@pytest.mark.feature("E03", "I11")
 @pytest.mark.parametrize("hook", ["on_event", "report_usage"])
 async def test_a_hook_that_raises_ends_the_turn_with_the_cause_kept(hook):
     def fail(value: object) -> None:
@@ -334,6 +334,7 @@ async def test_a_hook_that_raises_ends_the_turn_with_the_cause_kept(hook):
             again = await take(agent.run({"prompt": "go", "request_id": "r"}))
             assert isinstance(again.error, RuntimeFailure)
             assert "host is broken" in str(again.error)
+        assert agent.unfinished() == []
         assert (await take(agent.run("next"))).text == "later"
 
 

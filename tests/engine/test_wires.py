@@ -347,3 +347,27 @@ async def test_no_text_anywhere_holds_the_key(tmp_path, capfd):
         assert "k-secret-1" not in str(outcome.error)
         assert "k-secret-1" not in repr(agent.harness.engine.config)
     assert b"k-secret-1" not in path.read_bytes()
+
+
+@every_kind
+@pytest.mark.feature("I12")
+async def test_a_call_id_used_again_in_another_turn_keeps_each_call_its_own(kind):
+    async def echo(arguments: dict[str, Any], context: Any) -> str:
+        return f"echo:{arguments['n']}"
+
+    own = [tool("echo", echo, properties={"n": {"type": "integer"}})]
+    async with FakeServer() as fake, online(fake, kind, extra_tools=own) as agent:
+        shown: list[list[dict[str, Any]]] = []
+        for n in (1, 2):
+            fake.script(tools(call("echo", {"n": n}, id="same")), text(f"done {n}"))
+            outcome = await take(agent.run({"prompt": f"turn {n}", "request_id": f"r{n}"}))
+            assert outcome.text == f"done {n}"
+            shown.append([event.to_dict() for event in outcome.of("tool")])
+        for n in (1, 2):
+            again = await take(agent.run({"request_id": f"r{n}"}))
+            tools_again = [event.to_dict() for event in again.of("tool")]
+            assert tools_again == shown[n - 1]
+            assert tools_again[0]["arguments"] == {"n": n}
+            assert tools_again[1]["result"] == f"echo:{n}"
+        assert shown[0][0]["tool_call_id"] != shown[1][0]["tool_call_id"]
+        fake.assert_accepted()

@@ -15,6 +15,23 @@ from tests.crash.model import whole_text
 from tests.crash.points import FILE
 from tests.crash.scenes import Run, Scene
 
+COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "calls",
+)
+
+ERRORS = {
+    "answered": None,
+    "aborted": "ExecutionAborted",
+    "failed": "ModelError",
+    "broken": "RuntimeFailure",
+    "closed": "AgentClosed",
+}
+
 Rows = Callable[..., list[tuple[Any, ...]]]
 
 
@@ -30,9 +47,10 @@ def _opened(path: Path) -> Iterator[Rows]:
 def snapshot(folder: Path) -> dict[str, Any]:
     """What was committed, read from a copy so that the file itself stays as the kill left it.
 
-    ``text`` by request id; ``live`` and ``stopped`` request ids; ``unknown``: calls of ``never`` tools under way.
+    ``text`` by request id; ``live`` and ``stopped`` request ids; ``unknown``: calls of ``never`` tools under way;
+    ``wrong``: what must hold after every commit and does not.
     """
-    nothing: dict[str, Any] = {"text": {}, "live": [], "stopped": [], "unknown": []}
+    nothing: dict[str, Any] = {"text": {}, "live": [], "stopped": [], "unknown": [], "wrong": []}
     if not (folder / FILE).exists() or not (folder / FILE).stat().st_size:
         return nothing
     look = folder / "look"
@@ -53,6 +71,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
                 "live": [request for _, request, status, *_ in turns if status in ("running", "waiting")],
                 "stopped": [request for _, request, _, reason, task in turns if reason == "aborted" or task in marked],
                 "unknown": [f"call-{row[0]}" for row in unknown],
+                "wrong": [f"after the kill: {text}" for text in [*_tips(rows), *_usage(rows)]],
             }
     finally:
         shutil.rmtree(look)
@@ -93,10 +112,9 @@ def run(scene: Scene, order: Run, report: dict[str, Any], *, ends: str) -> list[
     result, text, whole = report["result"], report["text"], whole_text(scene.plan(order.prompt))
     if ends == "settled":
         ends = "answered" if report["raised"] is None else "failed"
-    errors = {"answered": None, "aborted": "ExecutionAborted", "failed": "ModelError", "closed": "AgentClosed"}
-    if report["raised"] != errors[ends]:
-        wrong.append(f"raised {report['raised']}, not {errors[ends]} ({result})")
-    if ends != "closed" and (result is None or result["status"] != ends or result["text"] != text):
+    if report["raised"] != ERRORS[ends]:
+        wrong.append(f"raised {report['raised']}, not {ERRORS[ends]} ({result})")
+    if ends not in ("closed", "broken") and (result is None or result["status"] != ends or result["text"] != text):
         wrong.append(f"the result is {result} where the events said {text!r}")
     if ends == "answered" and not same(text, whole, scene):
         wrong.append(f"the answer is {text!r}, not {whole!r}")
@@ -115,7 +133,7 @@ def run(scene: Scene, order: Run, report: dict[str, Any], *, ends: str) -> list[
 
 def _after(order: Run, report: dict[str, Any], before: dict[str, Any], others: list[str]) -> list[str]:
     """What a run owes to what it found on disk."""
-    wrong: list[str] = []
+    wrong: list[str] = list(before["wrong"])
     kept = before["text"].get(order.request, "")
     if not report["text"].startswith(kept):
         wrong.append(f"committed text is lost: {kept!r} was on disk, the run shows {report['text']!r}")
@@ -161,14 +179,18 @@ def file_at_rest(folder: Path) -> list[str]:
             left = rows(f"SELECT * FROM {table} WHERE {condition}")
             if left:
                 wrong.append(f"left in {table}: {left}")
-        tips = rows("SELECT tip_entry, (SELECT max(id) FROM entry WHERE target_id=target.id) FROM target")
-        wrong += [f"the tip is entry {tip}, the newest is {newest}" for tip, newest in tips if tip != newest]
-        users = rows(
+        wrong += _tips(rows)
+        turns = rows(
             "SELECT request_id, (SELECT count(*) FROM entry WHERE turn_id=turn.id AND kind='user'),"
             " (SELECT count(*) FROM receipt WHERE receipt.request_id=turn.request_id) FROM turn"
         )
-        wrong += [f"turn {name}: {n} user entries, {receipts} receipts" for name, n, receipts in users if n != 1 or receipts != 1]
+        wrong += [f"turn {name}: user entries and receipts {counts}" for name, *counts in turns if counts != [1, 1]]
         return [*wrong, *_pairs(rows), *_usage(rows), *_activity(rows)]
+
+
+def _tips(rows: Rows) -> list[str]:
+    tips = rows("SELECT tip_entry, (SELECT max(id) FROM entry WHERE target_id=target.id) FROM target")
+    return [f"the tip is entry {tip}, the newest is {newest}" for tip, newest in tips if tip != newest]
 
 
 def _pairs(rows: Rows) -> list[str]:
@@ -194,11 +216,11 @@ def _pairs(rows: Rows) -> list[str]:
 
 
 def _usage(rows: Rows) -> list[str]:
-    counters = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_tokens", "reasoning_tokens", "calls")
-    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in counters)
-    records, totals, turns = (rows(f"SELECT {sums} FROM {table}")[0] for table in ("usage_record", "usage_total", "turn"))
+    tables = ("usage_record", "usage_total", "turn")
+    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in COUNTERS)
+    records, totals, turns = (rows(f"SELECT {sums} FROM {table}")[0] for table in tables)
     wrong = [] if records == totals == turns else [f"usage: records {records}, totals {totals}, turns {turns}"]
-    for turn, *own in rows(f"SELECT id, {', '.join(counters)} FROM turn"):
+    for turn, *own in rows(f"SELECT id, {', '.join(COUNTERS)} FROM turn"):
         billed = rows(f"SELECT {sums} FROM usage_record WHERE turn_id=?", turn)[0]
         if tuple(own) != billed:
             wrong.append(f"usage of turn {turn}: {own}, its records say {billed}")
@@ -223,8 +245,8 @@ def calls(folder: Path) -> dict[str, dict[str, Any]]:
     """Every tool task by its id: tool, replay policy and the text of its result."""
     with _opened(folder / FILE) as rows:
         found = rows(
-            "SELECT task.id, tool, replay, message FROM task JOIN entry ON entry.task_id=task.id AND entry.kind='tool_result'"
-            " WHERE name='tool' ORDER BY task.id"
+            "SELECT task.id, tool, replay, message FROM task JOIN entry ON entry.task_id=task.id"
+            " WHERE name='tool' AND entry.kind='tool_result' ORDER BY task.id"
         )
     return {
         f"call-{task}": {"tool": tool, "replay": replay, "result": json.loads(message)["content"][0]["text"]}

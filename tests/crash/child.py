@@ -81,6 +81,7 @@ async def _one(order: Order) -> Report:
             "tools": order.scene.builtin,
             "extra_tools": world.tools(),
             "workdir": order.folder,
+            "system_prompt": order.run.system,
         }
     )
     agent = world.agent = await open_agent(options, clock=world.clock, provider=(entry, Probe(world, model)))
@@ -88,7 +89,7 @@ async def _one(order: Order) -> Report:
     reports: list[UsageReport] = []
     run = agent.run(
         {"prompt": order.run.prompt, "request_id": order.run.request, "reopen": order.run.reopen},
-        AgentHost(report_usage=reports.append, abort_signal=world.signal),
+        AgentHost(report_usage=_fail if order.run.act == "raise" else reports.append, abort_signal=world.signal),
     )
     raised: str | None = None
     try:
@@ -102,6 +103,10 @@ async def _one(order: Order) -> Report:
         await world.closing
     await agent.close()
     return _report(world, run, raised, events, reports)
+
+
+def _fail(report: UsageReport) -> None:
+    raise OSError("the host's own book of usage is closed")
 
 
 def _model(order: Order, world: World) -> tuple[ModelEntry, Provider]:
@@ -126,7 +131,9 @@ def _report(
         "result": None if result is None else _result(result),
         "finished": list(run.finished_before),
         "text": _text(events),
-        "tools": [[e.phase, e.tool_call_id, e.name] for e in events if isinstance(e, ToolEvent) and e.phase != "update"],
+        "tools": [
+            [e.phase, e.tool_call_id, e.name] for e in events if isinstance(e, ToolEvent) and e.phase != "update"
+        ],
         "usage": sorted({report.record_id for report in reports}),
         "requests": world.requests,
         "complaints": world.complaints,

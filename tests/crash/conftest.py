@@ -104,9 +104,7 @@ def _with_parents(root: Path) -> Iterator[Suite]:
     command = [sys.executable, "-W", "error", "-m", "tests.crash.parent"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     parents = [
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-        )
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
         for _ in range(PARENTS)
     ]
     yield Suite(parents, root)

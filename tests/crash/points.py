@@ -21,6 +21,9 @@ from agent_nodes.store.storage import AgentStorage, AgentStorageFactory
 
 FILE = "session.sqlite"
 
+# Commits that do not wait for the disk.
+UNSYNCED = ("commit progress ", "commit open.create ")
+
 Action = Literal["kill", "copy"]
 
 
@@ -45,8 +48,8 @@ class Points:
         if point == self._at:
             if self._action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            self._copy(durable=not name.startswith("commit progress"))
-        if name.endswith(" committed") and not name.startswith("commit progress"):
+            self._copy(durable=not name.startswith(UNSYNCED))
+        if name.endswith(" committed") and not name.startswith(UNSYNCED):
             self._synced = self._log_size()
 
     def _log_size(self) -> int:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from tests.crash.model import Fault, Plans, Round
 
-Act = Literal["abort", "close"]
-Ends = Literal["answered", "aborted", "failed", "closed", "settled"]
+Act = Literal["abort", "close", "raise"]
+Ends = Literal["answered", "aborted", "failed", "closed", "broken", "settled"]
 """``settled``: answered or failed; a kill decides which request the fault strikes."""
 
 AFTER = "and then?"
@@ -18,12 +18,16 @@ AFTER = "and then?"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process: it submits ``request`` and, at the point ``at``, stops or closes and lets nothing more come."""
+    """One process: it submits ``request`` and, at the point ``at``, stops or closes and lets nothing more come.
+
+    With ``raise`` its host fails when it is told of usage.
+    """
 
     prompt: str
     request: str = "R1"
     ends: Ends = "answered"
     reopen: bool = False
+    system: str | None = None
     act: Act | None = None
     at: str = ""
 
@@ -122,6 +126,12 @@ def _scenes() -> list[Scene]:
             {1: "invalid"},
         ),
         Scene(
+            "reopen-after-the-host-failed",
+            {ONCE: PAYING_ONCE},
+            (Run(ONCE, ends="broken", act="raise"), Run(ONCE, reopen=True)),
+            (Run(ONCE, reopen=True),),
+        ),
+        Scene(
             "shutdown-in-a-stream",
             counting,
             (Run(COUNT, ends="closed", act="close", at="request 1 delta 3"), Run(COUNT)),
@@ -132,6 +142,12 @@ def _scenes() -> list[Scene]:
             hanging,
             (Run(HANG, ends="closed", act="close", at="tool hang wait"), Run(HANG)),
             (Run(HANG),),
+        ),
+        Scene(
+            "another-system-prompt",
+            {ONCE: PAYING_ONCE},
+            (Run(ONCE),),
+            (Run(ONCE, system="You are somebody else now."),),
         ),
         Scene("a-second-turn", both, (Run(HELLO, "R0"), Run(ONCE)), (Run(HELLO, "R0"), Run(ONCE))),
         Scene("a-new-request", both, (Run(ONCE, "R0"), Run(HELLO)), (Run(HELLO), Run(ONCE, "R0"))),

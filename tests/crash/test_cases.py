@@ -13,7 +13,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="need
 
 
 def test_du_01_a_payment_is_not_made_again_after_a_kill(suite: Suite):
-    """Killed between the effect and its result: ``pay`` (never) is reported as interrupted, ``look`` (safe) runs again."""
+    """Killed between effect and result: ``pay`` (never) is reported as interrupted, ``look`` (safe) runs again."""
     paid, looked = suite.check(
         [{"scene": "tools", "kills": [[0, point]]} for point in ("tool pay effect#1", "tool look effect#1")]
     )

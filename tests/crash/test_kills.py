@@ -17,5 +17,4 @@ def test_a_run_killed_anywhere_goes_on_to_the_same_end(suite: Suite, scene: str)
 def test_a_run_that_takes_over_may_be_killed_as_well(suite: Suite, scene: str):
     jobs = suite.second_kills(scene)
     assert jobs
-    print(scene, len(jobs), len(suite.killed_once(scene)))
     suite.check(jobs)

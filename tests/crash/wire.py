@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from agent_nodes.messages import ApiKind
 from tests.crash.model import Place, Seen, half, place
-from tests.crash.scenes import WIRE, AFTER, ANSWER_AFTER
+from tests.crash.scenes import AFTER, ANSWER_AFTER, WIRE
 from tests.fakes import Answer, FakeServer, Reply, Request, call, drop_after, error, reply, text, thinking
 
 APIS: tuple[ApiKind, ...] = ("anthropic-messages", "openai-responses", "openai-completions")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class World:
     async def here(self, point: str) -> None:
         """A point outside the commits. Where this run is to be stopped or closed, nothing comes after that."""
         self.points.reach(point)
-        if self.run.act is None or self.run.at != point:
+        if self.run.at != point or self.run.act not in ("abort", "close"):
             return
         assert self.agent is not None
         if self.run.act == "abort":
@@ -125,7 +126,11 @@ class World:
         """Until every other call has its result on disk."""
         assert self.agent is not None
         tasks: Mapping[int, Any] = self.agent.harness.engine.projection.tasks
-        while [task for task in tasks.values() if task.name == "tool" and f"call-{task.id}" != context.tool_call_id]:
+
+        def others() -> list[int]:
+            return [id_ for id_, task in tasks.items() if task.name == "tool" and f"call-{id_}" != context.tool_call_id]
+
+        while others():  # noqa: ASYNC110  # nobody tells a tool about another
             await asyncio.sleep(0.001)
 
 
@@ -135,7 +140,7 @@ class PlannedModel:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent]]:
         world = self._world
         number = world.note(REQUESTS, {"process": world.number})
         where = place(world.plans, seen(request.messages))
@@ -145,8 +150,9 @@ class PlannedModel:
             yield [Failed(Failure("invalid", f"refused: {mistake}", retryable=False))]
             return
         steps = answer(where, number, world.scene.faults.get(number))
-        async for events in play(steps, clock=world.clock, ids=call_ids(request.messages)):
-            yield events
+        async with aclosing(play(steps, clock=world.clock, ids=call_ids(request.messages))) as playing:
+            async for events in playing:
+                yield events
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -158,19 +164,20 @@ class Probe:
     def __init__(self, world: World, inner: Provider) -> None:
         self._world, self._inner = world, inner
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent]]:
         world = self._world
         world.requests += 1
         name, deltas = f"request {world.requests}", 0
         await world.here(f"{name} open")
-        async for events in self._inner.stream(request):
-            yield events
-            if any(isinstance(event, TextDelta | ThinkingDelta | ArgsDelta) for event in events):
-                deltas += 1
-                await world.here(f"{name} delta {deltas}")
-            if any(isinstance(event, Finished | Failed) for event in events):
-                await world.here(f"{name} end")
-            await world.tick()
+        async with aclosing(self._inner.stream(request)) as stream:
+            async for events in stream:
+                yield events
+                if any(isinstance(event, TextDelta | ThinkingDelta | ArgsDelta) for event in events):
+                    deltas += 1
+                    await world.here(f"{name} delta {deltas}")
+                if any(isinstance(event, Finished | Failed) for event in events):
+                    await world.here(f"{name} end")
+                await world.tick()
 
     async def close(self) -> None:
         await self._inner.close()

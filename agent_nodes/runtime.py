@@ -351,7 +351,7 @@ class AgentRuntime:
 
     def request_stop(self, turn_id: int, signal: Any) -> None:
         reason = getattr(signal, "reason", None)
-        self.harness.engine.scheduler.spawn(self.harness.stop(turn_id, reason or "The turn was stopped."))
+        self.harness.request_stop(turn_id, reason or "The turn was stopped.")
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

@@ -6,8 +6,10 @@ a fresh one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agent_nodes.engine import generation, inbox, recovery, tool_task
 from agent_nodes.engine.config import EngineConfig
@@ -98,25 +100,25 @@ class Harness:
     # -- submissions ---------------------------------------------------------------------------------------------------
 
     async def submit(self, given: AgentInput, request_id: str) -> Submitted:
-        """Admit, join, reopen or find the submission; older unfinished turns end first when it is new.
+        """Admit, join, reopen or find the submission; older unfinished turns end first when it is new or reopened.
 
         Raises as :func:`inbox.admit` does, and whatever the storage raises.
         """
-        if self._closed:
-            raise AgentClosed("The agent is closed. Create it again to go on.")
+        self._check_open()
         engine = self._engine
         if self._unsettled:
             await self.reconcile()
         finished: list[str] = []
         if engine.projection.turns:
             known = await self._find(given, request_id)
-            if known is not None:
-                return await self._again(given, known)
-            inbox.check_prompt(given, request_id)
+            if known is not None and not _reopens(given, known):
+                return await self._again(given, known, ())
+            if known is None:
+                inbox.check_prompt(given, request_id)
             finished = await self._finish_older()
         admitted = await inbox.admit(engine, given, request_id)
         if isinstance(admitted, inbox.Known):
-            return await self._again(given, admitted.turn)
+            return await self._again(given, admitted.turn, finished)
         return self._follow(admitted, None, finished)
 
     async def _find(self, given: AgentInput, request_id: str) -> Turn | None:
@@ -128,18 +130,17 @@ class Harness:
 
         return await self._engine.line.read(read)
 
-    async def _again(self, given: AgentInput, turn: Turn) -> Submitted:
-        engine = self._engine
-        if turn.status == "unanswered" and given.reopen:
-            stored = await self._stored(turn)
-            return self._follow(await inbox.reopen(engine, turn), stored, ())
+    async def _again(self, given: AgentInput, turn: Turn, finished: Sequence[str]) -> Submitted:
         stored = await self._stored(turn)
-        return self._follow(turn, stored, ())
+        if _reopens(given, turn):
+            turn = await inbox.reopen(self._engine, turn)
+        return self._follow(turn, stored, finished)
 
     async def _stored(self, turn: Turn) -> StoredTurn:
         return await self._engine.line.read(lambda tx: stored_turn(tx, turn))
 
     def _follow(self, turn: Turn, stored: StoredTurn | None, finished: Sequence[str]) -> Submitted:
+        self._check_open()  # it may have been closed during the submission, and what starts now nobody would halt
         projection = self._engine.projection
         sink = projection.follow(turn.id)
         if stored is not None:
@@ -149,6 +150,10 @@ class Harness:
         else:
             sink.finish(turn)
         return Submitted(turn, sink, finished)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AgentClosed("The agent is closed. Create it again to go on.")
 
     async def withdraw(self, request_id: str) -> None:
         """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable."""
@@ -173,15 +178,20 @@ class Harness:
 
     async def stop(self, turn_id: int, detail: str) -> None:
         """The user's stop: marked first, then everything of the turn ends, then that is recorded. Never resumed by
-        itself."""
+        itself. Where it cannot be stored the work ends all the same, and who follows the turn hears why."""
         engine = self._engine
         task = self._generation(turn_id)
         if task is None:
             return
-        await engine.commit("abort.mark", lambda tx: _mark(tx, task.id))
-        engine.projection.signal(turn_id).set(detail)
-        await self._halt(turn_id)
-        await self._settle_turns([turn_id], "abort.settle", Ending("aborted", detail))
+        try:
+            await engine.commit("abort.mark", lambda tx: _mark(tx, task.id))
+            engine.projection.signal(turn_id).set(detail)
+            await self._halt(turn_id)
+            await self._settle_turns([turn_id], "abort.settle", Ending("aborted", detail))
+        except AgentError as error:
+            self._break_off(error)
+            await self._halt(None)
+            raise
 
     async def pause(self) -> None:
         """Shutdown: everything ends where it is, nothing is marked, every turn stays resumable."""
@@ -198,22 +208,28 @@ class Harness:
         for turn_id in list(self._engine.projection.turns):
             self._engine.projection.signal(turn_id).set(ending.detail)
         await self._halt(None)
-        await self._settle_turns(list(self._engine.projection.turns), "failure.settle", ending)
+        try:
+            await self._settle_turns(list(self._engine.projection.turns), "failure.settle", ending)
+        except AgentError as worse:
+            self._break_off(worse)
+            raise
 
     def fault(self, task: Task, error: Exception) -> None:
         """A phase raised. A broken store can record nothing: whoever follows is told, and the turn stays as it is."""
         if isinstance(error, StorageError | SessionLost | SessionFileError | AgentClosed):
-            self._unsettled = True
-            self._engine.projection.break_off(error)
+            self._break_off(error)
             self._engine.scheduler.spawn(self._halt(None))
         else:
-            self._engine.scheduler.spawn(self._fail_or_break_off(error))
+            self._engine.scheduler.spawn(_told(self.fail(error)))
 
-    async def _fail_or_break_off(self, error: Exception) -> None:
-        try:
-            await self.fail(error)
-        except AgentError as worse:
-            self._engine.projection.break_off(worse)
+    def _break_off(self, error: AgentError) -> None:
+        """What is in memory goes on no further; the next submission first makes it resumable."""
+        self._unsettled = True
+        self._engine.projection.break_off(error)
+
+    def request_stop(self, turn_id: int, detail: str) -> None:
+        """:meth:`stop` in the background."""
+        self._engine.scheduler.spawn(_told(self.stop(turn_id, detail)))
 
     async def close(self) -> None:
         """Pause and give the session free. The lock is free when this returns or raises."""
@@ -273,6 +289,17 @@ class Harness:
     def _generation(self, turn_id: int) -> Task | None:
         turn = self._engine.projection.turns.get(turn_id)
         return None if turn is None else self._engine.projection.tasks.get(turn.task_id or 0)
+
+
+def _reopens(given: AgentInput, turn: Turn) -> bool:
+    """Whether the submission lets an ended turn go on: new work, which older unfinished turns go before."""
+    return turn.status == "unanswered" and given.reopen
+
+
+async def _told(work: Coroutine[Any, Any, None]) -> None:
+    """For work whose failure was told to everyone it concerns."""
+    with suppress(AgentError):
+        await work
 
 
 def _live(tx: Tx, target_id: int) -> tuple[reads.TargetState, list[Task], list[Turn]]:

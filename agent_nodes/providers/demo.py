@@ -172,12 +172,18 @@ def _is_prompt(message: Message) -> bool:
 
 def _scene(request: ModelRequest, at: int) -> _Scene:
     before, now = _Seen(), _Seen()
-    calls: dict[str, ToolCall] = {}
+    calls: dict[str, tuple[int, ToolCall]] = {}
+    results: list[tuple[int, ToolCall, ToolResultMessage, _Seen]] = []
+    made = 0
     for number, message in enumerate(request.messages):
         if isinstance(message, AssistantMessage):
-            calls.update((call.id, call) for call in message.calls)
-        elif isinstance(message, ToolResultMessage) and (call := calls.pop(message.call_id, None)):
-            (before if number < at else now).add(call, message)
+            calls.update((call.id, (made + place, call)) for place, call in enumerate(message.calls))
+            made += len(message.calls)
+        elif isinstance(message, ToolResultMessage) and (found := calls.pop(message.call_id, None)):
+            results.append((*found, message, before if number < at else now))
+    # In the order of the calls: that of the results depends on which of them was done first.
+    for _, call, result, seen in sorted(results, key=lambda item: item[0]):
+        seen.add(call, result)
     content = message.content if at >= 0 and isinstance(message := request.messages[at], UserMessage) else ()
     prompt = "\n".join(block.text for block in content if isinstance(block, TextBlock))[:_MAX_PROMPT]
     pictures = any(isinstance(block, ImageBlock) for block in content)

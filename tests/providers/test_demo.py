@@ -106,6 +106,18 @@ async def test_the_first_prompt_lists_the_folder_reads_files_and_quotes_them(fol
     assert "In `boats.py` I read:\n\n> " in answer
 
 
+async def test_results_are_told_in_the_order_of_the_calls_whichever_was_done_first(folder: Path):
+    talk = Talk(folder)
+    await talk.ask("What is in this folder?")
+    at = max(i for i, message in enumerate(talk.messages) if isinstance(message, AssistantMessage) and message.calls)
+    swapped = Talk(folder)
+    swapped.messages = [*talk.messages[: at + 1], *reversed(talk.messages[at + 1 : -1])]
+    assert len(swapped.messages) - at > 2, "one round has several reads"
+    told, turned = talk.messages[-1], await swapped.reply()
+    assert isinstance(told, AssistantMessage)
+    assert turned.text == told.text
+
+
 async def test_every_answer_says_that_it_is_the_demo_and_how_to_get_a_model(folder: Path):
     talk = Talk(folder)
     for prompt in ("What is here?", "And now?", "Read notes.txt", "List docs/"):

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_nodes.errors import InputValidationError, validation_error
-from agent_nodes.messages import JsonObject, Usage
+from agent_nodes.messages import JsonObject, Usage, repair_text
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -73,6 +73,8 @@ def agent_input(value: Any) -> AgentInput:
         return checked
     if checked.request_id is not None and not checked.request_id.strip():
         raise InputValidationError("input.request_id: must not be empty", field="request_id")
+    if checked.request_id is not None and repair_text(checked.request_id) != checked.request_id:
+        raise InputValidationError("input.request_id: holds U+0000 or half a surrogate pair", field="request_id")
     if checked.request_id is not None and len(checked.request_id) > 500:
         raise InputValidationError("input.request_id: at most 500 characters", field="request_id")
     if checked.prompt is None and checked.request_id is None:

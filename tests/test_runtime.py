@@ -113,7 +113,17 @@ async def test_the_agent_is_awaited_or_used_as_a_block(tmp_path):
         assert agent.session_id
 
 
-WRONG_INPUTS = ["", " \n", {"prompt": ""}, {}, {"promt": "x"}, {"prompt": 5}, {"request_id": " "}, 5]
+WRONG_INPUTS = [
+    "",
+    " \n",
+    {"prompt": ""},
+    {},
+    {"promt": "x"},
+    {"prompt": 5},
+    {"request_id": " "},
+    {"request_id": "a\ud800"},
+    5,
+]
 
 
 @pytest.mark.parametrize("given", WRONG_INPUTS)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^```(?P<language>[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOTE = re.compile(r"<!-- (?P<kind>not run|model|ends with): (?P<text>(?:(?!-->).)*) -->\s*\Z", re.DOTALL)
-_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from conversation import cli
+from conversation.problems import problem
 from tests.conversation.shell import Ask, Shell
 from tests.fakes import FakeServer, call, drop_after, error, gate, reply, text, tools
 
@@ -282,6 +283,13 @@ def test_what_nobody_expected_is_one_line_and_a_way_to_see_more(
     monkeypatch.setenv("AGENT_NODES_DEBUG", "1")
     assert cli.main(["ask", "hi"]) == 1
     assert "in broken" in capsys.readouterr().err
+
+
+def test_a_key_in_an_unexpected_error_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-secret ")
+    assert problem(ValueError("bad header: sk-secret\x1b")).startswith(
+        "unexpected ValueError: bad header: [OPENAI_API_KEY]. "
+    )
 
 
 def test_what_nobody_expected_in_a_turn_is_told_the_same_way(

@@ -114,9 +114,10 @@ def test_reading_keeps_no_owner_out_and_tells_nothing_out_of_date(shell: Shell, 
     statuses: list[int] = []
 
     def read(tx: Tx) -> int:
+        found = tx.rows(_sql.TURN_COUNT, after=0)[0][0]
         if not statuses:
             statuses.append(ask("--session", "s", "2").status)
-        return tx.rows(_sql.TURN_COUNT, after=0)[0][0]
+        return found
 
     assert read_beside(session_file("default", "s", "agent", shell.home), read) == 2
     assert statuses == [0]

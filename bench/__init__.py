@@ -7,6 +7,7 @@ Floors, on the HTTP library that we use (`bench/floor.py`):
   committed with synchronous=FULL before anything follows from it.
 
 Floors and ours talk to one fast loopback model (`bench/fake.py`, a process of its own) and send the
-same prompt and tools. Each is a warm process of its own; they take turns, batch by batch, and each
-round's ratio is formed within that round. A figure is the median of the rounds.
+same prompt and tools. Each is a warm process of its own; they take turns in short batches, and each
+round's ratio is formed within that round. A figure is the median of the rounds. Commits and
+statements are not timed but counted, once (`bench/counts.py`).
 """

@@ -19,18 +19,21 @@ HEADINGS = ("figure", "floor", "target", "reached", "spread", "CPU", "")
 
 
 def table(rows: Sequence[Row]) -> str:
+    """In Markdown, so that lines of it can be quoted."""
     verdicts = {True: "ok", False: "missed", None: ""}
-    cells = [HEADINGS]
+    cells: list[tuple[str, ...]] = [HEADINGS]
     cells += [(row.title, row.floor, row.target, row.reached, row.spread, row.cpu, verdicts[row.ok]) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    cells.insert(1, tuple("-" * width for width in widths))
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def machine() -> str:
+    """Versions, cores, and how busy the machine is with other things (asked before a run)."""
     cores = len(os.sched_getaffinity(0))
     versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, httpx2 {version('httpx2')}"
-    return f"{versions}, {cores} cores"
+    return f"{versions}, {cores} cores, load before {os.getloadavg()[0]:.1f}"
 
 
 def arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[Figure]]:
@@ -59,6 +62,7 @@ def arguments(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[Figu
 
 def main(argv: Sequence[str] | None = None) -> int:
     options, chosen = arguments(argv)
+    where = machine()
     batches = list(dict.fromkeys(batch for figure in chosen for batch in figure.batches))
     compile_packages()
     with ExitStack() as stack:
@@ -66,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         bench.run(options.rounds)
     rows = [figure.row(bench.taken) for figure in chosen]
     print(table(rows))
-    print(f"\nMedian of {options.rounds} rounds, spread: the middle half of them. {machine()}.")
+    print(f"\nMedian of {options.rounds} rounds, spread: the middle half of them. {where}.")
     if OURS in bench.requests:
         sizes = {name: request["bytes"] for name, request in bench.requests.items()}
         print("Bytes of the request after turn 200:", ", ".join(f"{name} {size:,}" for name, size in sizes.items()))
     if options.json:
-        everything = {"machine": machine(), "figures": [asdict(row) for row in rows], "rounds": bench.taken.rounds}
+        everything = {"machine": where, "figures": [asdict(row) for row in rows], "rounds": bench.taken.rounds}
         options.json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
     return 0

@@ -13,10 +13,17 @@ SYSTEM = "You answer briefly and use the tool when asked to."
 TOOL_NAME = "echo"
 TOOL_TEXT = "Gives the text back."
 TOOL_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+WORDS = ("alfa ", "beta ", "gama ", "delt ", "epsi ", "zeta ", "etaa ", "thet ")
 DELTA = 5  # characters of each text delta that the fake model sends
+BY_PROMPT = "prompt"  # the fake model that takes its script from the prompt instead of its name
 
 # Modules that neither an import of the package nor a turn on a SQLite session may load.
 FORBIDDEN = ("prefect", "anthropic", "openai", "sqlalchemy", "sqlmodel")
+
+
+def words(count: int) -> list[str]:
+    """The text deltas of an answer of the fake model."""
+    return [WORDS[number % len(WORDS)] for number in range(count)]
 
 
 def echoed(text: str) -> str:

@@ -3,9 +3,9 @@
     python -m bench.fake        prints its address, runs until standard input ends
 
 The request's `model` is the script: `text-50` answers with 50 text deltas; `tools-10-text-20` calls
-the tool `echo` in ten rounds first. It holds no conversation: the round is the number of tool
-results after the last user message. `GET /last` tells about the newest request (bytes of its
-body, messages, system prompt and tools present).
+the tool `echo` in ten rounds first. With the model `prompt` the newest user message is the script.
+It holds no conversation: the round is the number of tool results after that message. `GET /last`
+tells about the newest request (bytes of its body, messages, system prompt and tools present).
 """
 
 import asyncio
@@ -15,9 +15,8 @@ from typing import Any
 
 import orjson
 
-from bench.common import DELTA, TOOL_NAME
+from bench.common import BY_PROMPT, DELTA, TOOL_NAME, words
 
-WORDS = ("alfa ", "beta ", "gama ", "delt ", "epsi ", "zeta ", "etaa ", "thet ")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 SCRIPT = re.compile(r"(?:tools-(\d+)-)?text-(\d+)")
 
@@ -52,10 +51,10 @@ class Model:
 
     def answer(self, raw: bytes) -> bytes:
         body = orjson.loads(raw)
-        script = SCRIPT.fullmatch(body["model"])
+        messages = body["messages"]
+        script = SCRIPT.fullmatch(newest_prompt(messages) if body["model"] == BY_PROMPT else body["model"])
         if script is None or not body.get("stream"):
             return refusal(b"400 Bad Request", "this model streams, and only scripts like text-50 or tools-10-text-20")
-        messages = body["messages"]
         tools = [tool["function"]["name"] for tool in body.get("tools", ())]
         self.last = {
             "bytes": len(raw),
@@ -74,8 +73,8 @@ class Model:
 
     def text(self, count: int) -> bytes:
         if count not in self.texts:
-            assert all(len(word) == DELTA for word in WORDS)
-            deltas = [choice({"content": WORDS[i % len(WORDS)]}) for i in range(count)]
+            assert all(len(word) == DELTA for word in words(count))
+            deltas = [choice({"content": word}) for word in words(count)]
             self.texts[count] = b"".join([choice({"role": "assistant", "content": ""}), *deltas, choice({}, "stop")])
         return self.texts[count]
 
@@ -93,6 +92,10 @@ class Model:
             + choice({"tool_calls": [arguments]})
             + choice({}, "tool_calls")
         )
+
+
+def newest_prompt(messages: list[dict[str, Any]]) -> str:
+    return next(message["content"] for message in reversed(messages) if message["role"] == "user")
 
 
 def results_at_end(messages: list[dict[str, Any]]) -> int:

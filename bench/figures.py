@@ -14,7 +14,7 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     "rounds": (STEP, RAW),
     "delta": (RAW,),
     "history": (STEP,),
-    "reopen": (RAW,),
+    "reopen": (RAW, STEP),
 }
 
 
@@ -24,6 +24,7 @@ class Taken:
 
     rounds: dict[str, list[dict[str, dict[str, float]]]] = field(default_factory=dict)
     disk: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, list[list[int]]] = field(default_factory=dict)
     loaded: set[str] = field(default_factory=set)
 
     def ratios(self, batch: str, number: str, subject: str, floor: str) -> list[float]:
@@ -110,6 +111,15 @@ def disk(taken: Taken) -> Row:
     return Row("disk", title, "", f"≤ {limit:,.0f}", f"{reached:,.0f}", "", "", reached <= limit)
 
 
+def count(key: str, title: str, kind: str) -> Figure:
+    def row(taken: Taken) -> Row:
+        early, late = taken.counts[kind]
+        target, reached = (f"{commits}, {statements}" for commits, statements in (early, late))
+        return Row(key, title, "ours, turn 10", target, reached, "", "", early == late)
+
+    return Figure(key, ("counts",), row)
+
+
 FIGURES = (
     ratio("cold", "process start to answer, from a script", "cold", RAW, 1.5),
     ratio("import", "import agent_nodes", "import", PYDANTIC, 2),
@@ -120,6 +130,8 @@ FIGURES = (
     ratio("delta", "one delta of 5,000: CPU, wire to consumer", "delta", RAW, 2, number="cpu"),
     ratio("long", "turn 200", "history", STEP, 1.5),
     Figure("growth", ("history",), growth),
+    count("count", "commits, statements of text turn 10,000", "text"),
+    count("count-round", "the same of a turn with one tool round", "round"),
     ratio("reopen", "reopening 200 turns, to first text", "reopen", RAW, 2),
     Figure("disk", ("prepare",), disk),
 )
@@ -128,4 +140,5 @@ FIGURES = (
 FLOOR_FIGURES = (
     ratio("floor-turn", "floor raw-step: text turn", "text", RAW, None, subject=STEP),
     ratio("floor-round", "floor raw-step: one tool round", "rounds", RAW, None, subject=STEP),
+    ratio("floor-reopen", "floor raw-step: reopening 200 turns", "reopen", RAW, None, subject=STEP),
 )

@@ -111,6 +111,13 @@ class Worker:
         return json.loads(line_of(self.process))
 
 
+def turn_counts(address: str, folder: Path) -> dict[str, Any]:
+    """Commits and statements of turns of ours (see bench/counts.py)."""
+    folder.mkdir()
+    with running("-m", "bench.counts", address + "/v1", str(folder)) as process:
+        return json.loads(line_of(process))
+
+
 @contextmanager
 def worker(subject: str, address: str, folder: Path) -> Iterator[Worker]:
     with running("-m", "bench.worker", subject, address + "/v1", str(folder)) as process:

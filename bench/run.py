@@ -2,14 +2,18 @@
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import FLOORS, OURS, Taken
-from bench.processes import Worker, cold_start, fake_model, import_of, last_request, worker
+from bench.processes import Worker, cold_start, fake_model, import_of, last_request, turn_counts, worker
 
+# A disk that others use too is fast for a while and slow for a while: short turns let all subjects meet both.
+PASSES = 3
+COLD = ("cold", "import")  # batches that start a process each time
+ONCE = ("prepare", "counts")  # batches whose numbers are no times: once is enough
 STORED = ("history", "reopen", "prepare")  # batches that need, or are, the prepared sessions
 
 
@@ -30,8 +34,8 @@ class Bench:
         return (*self.ours, *FLOORS[batch])
 
     def start(self) -> None:
-        """Warm workers, and a first start of every child that is measured cold."""
-        warm = [batch for batch in self.batches if batch not in ("cold", "import", "prepare")]
+        """Warm workers, what is taken once, and a first start of every child that is measured cold."""
+        warm = [batch for batch in self.batches if batch not in (*COLD, *ONCE)]
         stored = any(batch in STORED for batch in self.batches)
         names = {name for batch in warm for name in self.subjects(batch)} | (set(self.ours) if stored else set())
         for name in sorted(names):
@@ -42,18 +46,24 @@ class Bench:
                 sizes = self.workers[name].batch("prepare")
                 if name == OURS:
                     self.taken.disk = sizes
-        for batch in ("cold", "import"):
-            if batch in self.batches:
-                self.round(batch, 0)
+        if "counts" in self.batches:
+            self.taken.counts = turn_counts(self.address, self.folder / "counts")
+        for batch in COLD:
+            for name in self.subjects(batch) if batch in self.batches else ():
+                self.measure(batch, name)
 
     def round(self, batch: str, number: int) -> dict[str, dict[str, float]]:
-        """One batch of each subject; who begins changes from round to round."""
+        """A few short batches of each subject, by turns; who begins changes. Their numbers are the batches' means."""
         subjects = self.subjects(batch)
-        first = number % len(subjects)
-        return {name: self.measure(batch, name) for name in (*subjects[first:], *subjects[:first])}
+        taken: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
+        for turn in range(number, number + PASSES):
+            first = turn % len(subjects)
+            for name in (*subjects[first:], *subjects[:first]):
+                taken[name].append(self.measure(batch, name))
+        return {name: means(each) for name, each in taken.items()}
 
     def measure(self, batch: str, name: str) -> dict[str, float]:
-        if batch in ("cold", "import"):
+        if batch in COLD:
             return self.measure_start(batch, name)
         numbers = self.workers[name].batch(batch)
         if batch == "history":
@@ -61,21 +71,16 @@ class Bench:
         return numbers
 
     def measure_start(self, batch: str, name: str) -> dict[str, float]:
-        """The median of three starts; what ours loads is noted."""
+        """One start; what ours loads is noted."""
         module = "agent_nodes" if name == OURS else name
-        starts = [
-            cold_start(name, self.address, self.folder) if batch == "cold" else import_of(module) for _ in range(3)
-        ]
+        start = cold_start(name, self.address, self.folder) if batch == "cold" else import_of(module)
         if name == OURS:
-            self.taken.loaded.update(*(start.loaded for start in starts))
-        return {
-            "wall": statistics.median(start.wall for start in starts),
-            "cpu": statistics.median(start.cpu for start in starts),
-        }
+            self.taken.loaded.update(start.loaded)
+        return {"wall": start.wall, "cpu": start.cpu}
 
     def run(self, rounds: int) -> None:
         self.start()
-        measured = [batch for batch in self.batches if batch != "prepare"]
+        measured = [batch for batch in self.batches if batch not in ONCE]
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
             for batch in measured:
@@ -91,6 +96,10 @@ class Bench:
         }
         if any(shape != next(iter(shapes.values())) for shape in shapes.values()):
             raise RuntimeError(f"the subjects sent requests of different shape: {shapes}")
+
+
+def means(batches: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: statistics.mean(batch[name] for batch in batches) for name in batches[0]}
 
 
 def progress(text: str) -> None:

@@ -102,37 +102,37 @@ class Batches:
         """A short text turn in a young session."""
         with self.place() as place:
             async with self.subject.session(place, "text-50") as turn:
-                return (await samples(turn, 50, warm=3, count=30))._asdict()
+                return (await samples(turn, 50, warm=2, count=10))._asdict()
 
     async def rounds(self) -> dict[str, float]:
         """One tool round: what ten rounds add to a turn, by ten."""
         with self.place() as tools, self.place() as plain:
             async with self.subject.session(tools, f"tools-{ROUNDS}-text-{DELTAS}") as turn:
-                long = await samples(turn, DELTAS, warm=1, count=8)
+                long = await samples(turn, DELTAS, warm=1, count=3)
             async with self.subject.session(plain, f"text-{DELTAS}") as turn:
-                short = await samples(turn, DELTAS, warm=1, count=8)
+                short = await samples(turn, DELTAS, warm=1, count=3)
         return {"wall": (long.wall - short.wall) / ROUNDS, "cpu": (long.cpu - short.cpu) / ROUNDS}
 
     async def delta(self) -> dict[str, float]:
         """One text delta of a long answer."""
         with self.place() as place:
             async with self.subject.session(place, f"text-{LONG_DELTAS}") as turn:
-                taken = await samples(turn, LONG_DELTAS, warm=1, count=4)
+                taken = await samples(turn, LONG_DELTAS, warm=1, count=2)
         return {"wall": taken.wall / LONG_DELTAS, "cpu": taken.cpu / LONG_DELTAS}
 
     async def history(self) -> dict[str, float]:
         """A turn just after SHORT and after LONG turns, and the CPU that each turn of history adds to it."""
         with self.place(SHORT) as place:
             async with self.subject.session(place, f"text-{DELTAS}") as turn:
-                early = await samples(turn, DELTAS, warm=2, count=20, after=SHORT)
+                early = await samples(turn, DELTAS, warm=2, count=8, after=SHORT)
         with self.place(LONG) as place:
             async with self.subject.session(place, f"text-{DELTAS}") as turn:
-                late = await samples(turn, DELTAS, warm=2, count=20, after=LONG)
+                late = await samples(turn, DELTAS, warm=2, count=8, after=LONG)
         return {"wall": late.wall, "cpu": late.cpu, "growth": (late.cpu - early.cpu) / (LONG - SHORT)}
 
     async def reopen(self) -> dict[str, float]:
         """From a closed session of LONG turns to the first text of the next answer."""
-        taken = [await self.reopened() for _ in range(9)]
+        taken = [await self.reopened() for _ in range(4)]
         wall, cpu = map(statistics.median, zip(*taken[1:], strict=True))
         return {"wall": wall, "cpu": cpu}
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-async def finish(work: Coroutine[Any, Any, T]) -> T:
+async def finish(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """Run ``work`` to its end although the caller is cancelled (again) meanwhile; that is raised after it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

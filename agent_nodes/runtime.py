@@ -111,6 +111,16 @@ class AgentRun:
         iteration.generator = weakref.ref(generator)
         return generator
 
+    def __await__(self) -> Generator[Any, None, AgentRunResult]:
+        """``result = await agent.run(...)``: for who wants the answer and no events."""
+        return self._drain().__await__()
+
+    async def _drain(self) -> AgentRunResult:
+        async for _ in self:
+            pass
+        assert self.result is not None  # a run that ends without raising has one
+        return self.result
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -283,7 +293,7 @@ class AgentRuntime:
         self._provider = provider
         self._clock = clock
         self._active: Iteration | None = None
-        self._closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     @property
     def session_id(self) -> str:
@@ -315,14 +325,16 @@ class AgentRuntime:
 
     async def close(self) -> None:
         """End what runs, within seconds, and give the session free. Unfinished turns stay resumable."""
-        if self._closed:
-            return
-        self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await finish(self._closing)
+
+    async def _close(self) -> None:
         active = self._active
         if active is not None and active.left:
             await active.ended.wait()
         try:
-            await finish(self.harness.close())
+            await self.harness.close()
         finally:
             await self._provider.close()
 
@@ -339,7 +351,7 @@ class AgentRuntime:
     async def enter(self, iteration: Iteration) -> None:
         while self._active is not None and self._active.left:
             await self._active.ended.wait()
-        if self._closed:
+        if self._closing is not None:
             raise AgentClosed("The agent is closed. Create it again to go on.")
         if self._active is not None:
             raise AgentBusy("This agent is running already. Wait for that run to end, or create another agent.")

@@ -5,6 +5,7 @@ definition say that this is safe."""
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -190,11 +191,18 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         return failed(f"The tool {task.tool!r} is not available any more.")
     turn_id, call_id = task.turn_id or 0, tool_call_id(task)
 
+    loop = asyncio.get_running_loop()
+
+    def show(piece: str) -> None:
+        progress.add([TextDelta(piece, 0)])
+        engine.projection.show(turn_id, [ToolEvent("update", call_id, tool.name, output=piece)])
+
     def update(output: str) -> None:
         piece = repair_text(output)
-        if piece:
-            progress.add([TextDelta(piece, 0)])
-            engine.projection.show(turn_id, [ToolEvent("update", call_id, tool.name, output=piece)])
+        if piece and _runs_here(loop):
+            show(piece)
+        elif piece:
+            loop.call_soon_threadsafe(show, piece)
 
     context = ToolContext(
         tool_call_id=call_id,
@@ -205,7 +213,7 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         environment={MARKER: marker(engine, task)},
     )
     try:
-        return result_of(await tool.execute(task.input, context))
+        return result_of(await _call(tool, task.input, context))
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
@@ -213,6 +221,22 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         return failed("The call was cancelled inside the tool.")
     except Exception as error:  # any failure of a tool is a result that the model can handle
         return failed(str(error) or type(error).__name__)
+
+
+async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) -> object:
+    """A plain function runs in a thread: the session's events go on meanwhile."""
+    execute = tool.execute
+    if inspect.iscoroutinefunction(execute) or inspect.iscoroutinefunction(type(execute).__call__):
+        return await execute(arguments, context)
+    value = await asyncio.to_thread(execute, arguments, context)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # a thread without a loop
+        return False
 
 
 class Results:

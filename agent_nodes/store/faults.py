@@ -75,7 +75,8 @@ def file_error(error: OSError, label: str) -> StorageError:
     """Our error for a file system that refuses the session at ``label``."""
     reason = error.strerror or type(error).__name__
     what, remedy = _BY_ERRNO.get(error.errno or 0, (reason, "Check the path and the disk."))
-    return StorageError(f"The session {label} cannot be opened: {what} ({reason}). Nothing was changed. {remedy}")
+    why = what if what == reason else f"{what} ({reason})"
+    return StorageError(f"The session {label} cannot be opened: {why}. Nothing was changed. {remedy}")
 
 
 def damaged(label: str, detail: str) -> SessionFileError:

@@ -90,7 +90,8 @@ def _create(path: Path) -> None:
     new = Path(f"{path}.new")
     try:
         # One left by a killed process is written over: only the owner of the lock is here.
-        with new.open("wb") as file:
+        # What was said to a model is its owner's alone, whatever the umask; the log beside it gets the same rights.
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(_empty.database())
             file.flush()
             os.fsync(file.fileno())

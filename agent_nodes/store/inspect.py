@@ -47,8 +47,8 @@ class SessionSummary:
     """One session at a glance.
 
     ``state``: ``running`` while a turn runs in the process ``holder``, ``unfinished`` when one was cut off and nobody
-    is at work on it, ``idle`` otherwise, ``unreadable`` for a file that cannot be read (``problem`` says why). ``size`` is
-    in bytes with the write-ahead log, ``last_used`` in seconds since the epoch.
+    is at work on it, ``idle`` otherwise, ``unreadable`` for a file that cannot be read (``problem`` says why). ``size``
+    is in bytes with the write-ahead log, ``last_used`` in seconds since the epoch.
     """
 
     path: Path

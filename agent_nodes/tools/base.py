@@ -51,17 +51,18 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any]]
+ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
     """A tool of the caller's own.
 
-    ``parameters`` is a JSON Schema object or a pydantic model class; ``execute(arguments, context)`` is an async
-    function that returns an :class:`AgentToolResult`, a string, or anything JSON-able; raising makes an error result.
-    ``replay``: what recovery does with a call whose outcome a crash left unknown (``never``: report it as interrupted,
-    ``safe``: run it again). ``execution``: ``sequential`` calls of a round run one after the other, in order.
+    ``parameters`` is a JSON Schema object or a pydantic model class. ``execute(arguments, context)`` is an async
+    function, or a plain one, which runs in a thread; it returns an :class:`AgentToolResult`, a string, or anything
+    JSON-able, and raising makes an error result. ``replay``: what recovery does with a call whose outcome a crash left
+    unknown (``never``: report it as interrupted, ``safe``: run it again). ``execution``: ``sequential`` calls of a round
+    run one after the other, in order.
 
     Raises :class:`InputValidationError` when a field is wrong.
     """
@@ -79,7 +80,7 @@ class AgentTool:
                 f"tool name {self.name!r}: use 1 to 64 of letters, digits, '_' and '-'", field="name"
             )
         if not callable(self.execute):
-            raise InputValidationError(f"tool {self.name}: execute must be an async function", field="execute")
+            raise InputValidationError(f"tool {self.name}: execute must be a function", field="execute")
         if self.replay not in ("never", "safe"):
             raise InputValidationError(f"tool {self.name}: replay must be 'never' or 'safe'", field="replay")
         if self.execution not in ("parallel", "sequential"):

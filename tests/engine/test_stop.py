@@ -365,3 +365,18 @@ async def test_a_stop_at_the_very_moment_of_admission_is_never_resumed():
         assert agent.unfinished() == []
         again = await take(agent.run({"prompt": "go", "request_id": "r"}))
         assert isinstance(again.error, ExecutionAborted)
+
+
+async def test_closing_twice_at_once_waits_for_the_same_end(tmp_path):
+    path = tmp_path / "s.sqlite"
+    model = Held("one ")
+    async with scripted(provider=model, database_path=path) as agent:
+        task = asyncio.ensure_future(take(agent.run({"prompt": "go", "request_id": "r"})))
+        await model.reached.wait()
+        first = asyncio.ensure_future(agent.close())
+        await asyncio.sleep(0)
+        await agent.close()
+        assert first.done()
+        await task
+    async with scripted("text: two", database_path=path) as agent:
+        assert (await take(agent.run({"request_id": "r"}))).text == "one two"

@@ -375,3 +375,32 @@ async def test_a_tool_that_fails_with_a_flood_of_words_does_not_flood_the_contex
         end = next(event for event in outcome.of("tool") if event.phase == "end")
         assert end.is_error
         assert len(end.result) < 60_000
+
+
+async def test_a_plain_function_is_a_tool_too_and_runs_beside_the_loop():
+    async def beat() -> str:
+        await asyncio.sleep(0)
+        return "beat"
+
+    def plain(arguments: dict[str, Any], context: Any) -> str:
+        context.update("from a thread")
+        return asyncio.run_coroutine_threadsafe(beat(), loop).result(20)
+
+    class Callable:
+        async def __call__(self, arguments: dict[str, Any], context: Any) -> str:
+            return "object"
+
+    loop = asyncio.get_running_loop()
+    own = [tool("plain", plain), tool("object", Callable())]  # type: ignore[arg-type]
+    async with scripted("call: plain\ncall: object", "text: done", extra_tools=own) as agent:
+        outcome = await take(agent.run("go"))
+        ends = {event.name: event.result for event in outcome.of("tool") if event.phase == "end"}
+        assert ends == {"plain": "beat", "object": "object"}
+        assert [event.output for event in outcome.of("tool") if event.phase == "update"] == ["from a thread"]
+
+
+async def test_a_run_can_be_awaited_for_its_result():
+    async with scripted("text: one", "status: 401") as agent:
+        assert (await agent.run("go")).text == "one"
+        with pytest.raises(ModelError):
+            await agent.run("again")

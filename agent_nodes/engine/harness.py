@@ -6,6 +6,7 @@ a fresh one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -170,7 +171,7 @@ class Harness:
         for turn in sorted(engine.projection.turns.values(), key=lambda turn: turn.id):
             end = engine.projection.end_of(turn.id)
             engine.scheduler.activate(turn.id)
-            await end
+            await asyncio.shield(end)  # a waiter that is cancelled must not take the turn's end with it
             finished.append(turn.request_id)
         return finished
 

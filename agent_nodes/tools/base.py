@@ -61,8 +61,8 @@ class AgentTool:
     ``parameters`` is a JSON Schema object or a pydantic model class. ``execute(arguments, context)`` is an async
     function, or a plain one, which runs in a thread; it returns an :class:`AgentToolResult`, a string, or anything
     JSON-able, and raising makes an error result. ``replay``: what recovery does with a call whose outcome a crash left
-    unknown (``never``: report it as interrupted, ``safe``: run it again). ``execution``: ``sequential`` calls of a round
-    run one after the other, in order.
+    unknown (``never``: report it as interrupted, ``safe``: run it again). ``execution``: ``sequential`` calls of a
+    round run one after the other, in order.
 
     Raises :class:`InputValidationError` when a field is wrong.
     """

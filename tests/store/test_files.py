@@ -314,3 +314,13 @@ async def test_du_11_a_full_disk_stores_nothing_and_the_line_goes_on_when_there_
     await line.close()
     with closing(connect(str(path))) as reopened:
         assert reopened.execute("SELECT seq, next_id FROM meta").fetchone() == (2, 43)
+
+
+def test_a_session_is_its_owners_alone_whatever_the_umask(tmp_path):
+    path = tmp_path / "s.sqlite"
+    before = os.umask(0)
+    try:
+        files.prepare(path)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600

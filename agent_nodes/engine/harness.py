@@ -249,6 +249,8 @@ class Harness:
     async def _halt(self, turn_id: int | None) -> None:
         await self._engine.scheduler.halt(turn_id)
         await self._engine.results.idle()
+        with suppress(AgentError):  # a dead line has nothing more to tell
+            await self._engine.line.read(lambda _: None)  # commits that were under way are known now
 
     async def reconcile(self) -> None:
         """Make what an owner left running ready to be taken over, and finish stops that it did not."""

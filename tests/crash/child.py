@@ -73,7 +73,8 @@ def ask_again(order: Order, expected: Report) -> Report:
 
 async def _one(order: Order) -> Report:
     points = Points(order.folder, order.number, order.at, order.action)
-    world = World(order.scene, order.run, order.folder, points, order.number)
+    brisk = order.action in ("stop", "close", "cancel")
+    world = World(order.scene, order.run, order.folder, points, order.number, brisk=brisk)
     entry, model = _model(order, world)
     options = agent_options(
         {
@@ -85,24 +86,63 @@ async def _one(order: Order) -> Report:
         }
     )
     agent = world.agent = await open_agent(options, clock=world.clock, provider=(entry, Probe(world, model)))
-    events: list[AgentStreamEvent] = []
-    reports: list[UsageReport] = []
-    run = agent.run(
-        {"prompt": order.run.prompt, "request_id": order.run.request, "reopen": order.run.reopen},
-        AgentHost(report_usage=_fail if order.run.act == "raise" else reports.append, abort_signal=world.signal),
-    )
-    raised: str | None = None
-    try:
-        async for event in run:
-            events.append(event)
-            if isinstance(event, ToolEvent) and event.phase == "update" and event.name == "bash":
-                points.reach("tool bash output")
-    except AgentError as error:
-        raised = type(error).__name__
+    seen = Seen()
+    run = _start(world, seen)
+    reader = asyncio.ensure_future(_read(world, run, seen))
+    _on_interrupt(order, world, reader)
+    await asyncio.wait([reader])
+    if reader.cancelled():
+        seen = Seen()
+        run = _start(world, seen)
+        await _read(world, run, seen)
+    else:
+        reader.result()
     if world.closing is not None:
         await world.closing
     await agent.close()
-    return _report(world, run, raised, events, reports)
+    return _report(world, run, seen)
+
+
+@dataclasses.dataclass(slots=True)
+class Seen:
+    """What a run showed."""
+
+    events: list[AgentStreamEvent] = dataclasses.field(default_factory=list[AgentStreamEvent])
+    reports: list[UsageReport] = dataclasses.field(default_factory=list[UsageReport])
+    raised: str | None = None
+
+
+def _start(world: World, seen: Seen) -> AgentRun:
+    assert world.agent is not None
+    report = _fail if world.run.act == "raise" else seen.reports.append
+    return world.agent.run(
+        {"prompt": world.run.prompt, "request_id": world.run.request, "reopen": world.run.reopen},
+        AgentHost(report_usage=report, abort_signal=world.signal),
+    )
+
+
+async def _read(world: World, run: AgentRun, seen: Seen) -> None:
+    try:
+        async for event in run:
+            seen.events.append(event)
+            if isinstance(event, ToolEvent) and event.phase == "update" and event.name == "bash":
+                world.points.reach("tool bash output")
+    except AgentError as error:
+        seen.raised = type(error).__name__
+
+
+def _on_interrupt(order: Order, world: World, reader: asyncio.Future[None]) -> None:
+    """What happens at the chosen point, in whichever thread that is reached."""
+    loop = asyncio.get_running_loop()
+    match order.action:
+        case "stop":
+            world.points.interrupt = lambda: world.signal.set("enough")
+        case "close":
+            world.points.interrupt = lambda: loop.call_soon_threadsafe(world.close)
+        case "cancel":
+            world.points.interrupt = lambda: loop.call_soon_threadsafe(reader.cancel)
+        case _:
+            pass
 
 
 def _fail(report: UsageReport) -> None:
@@ -117,24 +157,18 @@ def _model(order: Order, world: World) -> tuple[ModelEntry, Provider]:
     return entry, connect(entry, "key", clock=world.clock, stall_timeout=3_600.0)
 
 
-def _report(
-    world: World,
-    run: AgentRun,
-    raised: str | None,
-    events: list[AgentStreamEvent],
-    reports: list[UsageReport],
-) -> Report:
+def _report(world: World, run: AgentRun, seen: Seen) -> Report:
     result = run.result
     assert world.agent is not None
     return {
-        "raised": raised,
+        "raised": seen.raised,
         "result": None if result is None else _result(result),
         "finished": list(run.finished_before),
-        "text": _text(events),
+        "text": _text(seen.events),
         "tools": [
-            [e.phase, e.tool_call_id, e.name] for e in events if isinstance(e, ToolEvent) and e.phase != "update"
+            [e.phase, e.tool_call_id, e.name] for e in seen.events if isinstance(e, ToolEvent) and e.phase != "update"
         ],
-        "usage": sorted({report.record_id for report in reports}),
+        "usage": sorted({report.record_id for report in seen.reports}),
         "requests": world.requests,
         "complaints": world.complaints,
         "unfinished": [turn.request_id for turn in world.agent.unfinished()],

@@ -77,6 +77,12 @@ class Suite:
             self._killed[scene] = list(zip(jobs, self.check(jobs), strict=True))
         return self._killed[scene]
 
+    def interruptions(self, scene: str, how: str) -> list[Job]:
+        """Cases that stop, close or cancel a run at each of its points from the admission on."""
+        points = self.record(scene)
+        start = points.index((0, "commit admit+intent begin#1"))
+        return [{"scene": scene, "interrupt": point, "how": how} for point in points[start:]]
+
     def second_kills(self, scene: str) -> list[Job]:
         """Cases that kill the run that takes over as well: at each commit that only such a run makes, wherever the run
         came to it by another way."""

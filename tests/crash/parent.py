@@ -98,6 +98,8 @@ class Case:
     wrong: list[str] = field(default_factory=list[str])
     traces: list[list[str]] = field(default_factory=list[list[str]])
     last: Report | None = None
+    loose: bool = False
+    """Whether a process took over from itself, so that no snapshot tells which calls were under way."""
 
     def order(self, run: Run, at: str | None = None, action: Action = "kill") -> Order:
         return Order(self.scene, run, self.folder, self.number, at, action, self.wire)
@@ -119,14 +121,13 @@ class Case:
         self.killed.add(self.number)
         self.number += 1
 
-    def _completed(self, run: Run, code: int, report: Report | None, errors: str) -> None:
+    def _completed(self, run: Run, code: int, report: Report | None, errors: str, *, ends: str | None = None) -> None:
         if code or errors or report is None:
             self._say([f"exit code {code}, stderr:\n{errors}"])
             return
-        ends: str = run.ends
         if self.killed and self.scene.stops:
             ends = "aborted" if self._stop_was_marked() else "answered"
-        self._say(checks.run(self.scene, run, report, ends=ends))
+        self._say(checks.run(self.scene, run, report, ends=ends or run.ends))
         self.traces.append(report["trace"])
         self.last = report
         self.number += 1
@@ -143,6 +144,18 @@ class Case:
         self.killed.add(self.number)
         self.number += 1
 
+    def interrupt(self, run: Run, point: str, how: Action) -> None:
+        """One run that is stopped, closed or cancelled at ``point``, which may be too late. A cancelled one goes on in
+        the same process."""
+        code, report, errors = fork(lambda: play(self.order(run, point, how)), self.folder, self.number)
+        self.killed.add(self.number)
+        self.loose = how == "cancel"
+        if report is None or report["raised"] is None:
+            late = "answered"
+        else:
+            late = {"stop": "aborted", "close": "closed", "cancel": "answered"}[how]
+        self._completed(run, code, report, errors, ends=late)
+
     def again(self, run: Run) -> None:
         """The same submission once more, the session goes on, and the file is looked at."""
         if self.last is None or self.wrong:
@@ -153,7 +166,7 @@ class Case:
             self._say([f"exit code {code}, stderr:\n{errors}"])
             return
         self._say(found["wrong"])
-        self._say(checks.effects(self.calls(), self.lines(LEDGER), self._unknown()))
+        self._say(checks.effects(self.calls(), self.lines(LEDGER), None if self.loose else self._unknown()))
         if self.wire is None:
             self._say(checks.billing(self.folder, self.scene, self.lines(REQUESTS), self.killed))
 
@@ -184,24 +197,28 @@ def _by_chance(case: Case, point: str) -> bool:
 
 def play_case(job: Job) -> dict[str, Any]:
     """``kills`` is a list of (index of the run, point): the first counts the scene's runs, each further one those that
-    follow a kill. ``power`` is one such pair in place of them."""
+    follow a kill. In place of them ``power`` or ``interrupt`` is one such pair, the latter with ``how``."""
     scene = ALL[job["scene"]]
     folder = Path(tempfile.mkdtemp(prefix="crash-", dir=job.get("root")))
     case = Case(scene, folder, tuple(job["wire"]) if job.get("wire") else None)  # type: ignore[arg-type]
     try:
         runs = scene.runs
-        for index, point in [*job.get("kills", ()), *([job["power"]] if "power" in job else ())]:
+        single = [job[name] for name in ("power", "interrupt") if name in job]
+        for index, point in [*job.get("kills", ()), *single]:
             for run in runs[:index]:
                 case.complete(run)
             if "power" in job:
                 case.lose_power(runs[index], point)
+            elif "interrupt" in job:
+                case.interrupt(runs[index], point, job["how"])
             else:
                 case.kill(runs[index], point, certain=not (case.killed or _by_chance(case, point)))
             if scene.leaves and not checks.processes(folder):
                 case.wrong.append("the killed run left no process behind")
             runs = scene.after
-        for run in runs:
-            case.complete(run)
+        if job.get("how") != "stop":
+            for run in runs:
+                case.complete(run)
         case.again(runs[-1])
         case.wrong += [f"process {pid} is still there" for pid in checks.processes(folder)]
         answer = {"wrong": case.wrong, "traces": case.traces, "ledger": case.lines(LEDGER)}

@@ -12,7 +12,7 @@ import shutil
 import signal
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,12 +24,16 @@ FILE = "session.sqlite"
 # Commits that do not wait for the disk.
 UNSYNCED = ("commit progress ", "commit open.create ")
 
-Action = Literal["kill", "copy"]
+Action = Literal["kill", "copy", "stop", "close", "cancel"]
+
+
+def _nothing() -> None:
+    pass
 
 
 class Points:
     """``reach`` may be called from any thread. At the point ``at`` the process kills itself, or the session's file is
-    copied as a disk would hold it and the process goes on."""
+    copied as a disk would hold it, or ``interrupt`` is called; the process goes on then."""
 
     def __init__(self, folder: Path, number: int, at: str | None = None, action: Action = "kill") -> None:
         self._folder = folder
@@ -39,6 +43,7 @@ class Points:
         self._lock = threading.Lock()
         self._trace = os.open(folder / f"trace-{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._synced = 0
+        self.interrupt: Callable[[], object] = _nothing
 
     def reach(self, name: str) -> None:
         with self._lock:
@@ -48,7 +53,10 @@ class Points:
         if point == self._at:
             if self._action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            self._copy(durable=not name.startswith(UNSYNCED))
+            elif self._action == "copy":
+                self._copy(durable=not name.startswith(UNSYNCED))
+            else:
+                self.interrupt()
         if name.endswith(" committed") and not name.startswith(UNSYNCED):
             self._synced = self._log_size()
 

@@ -51,10 +51,12 @@ class CrashClock(FakeClock):
 
 
 class World:
-    """``complaints`` are what the model or a tool found wrong, ``requests`` counts those of this process."""
+    """``complaints`` are what the model or a tool found wrong, ``requests`` counts those of this process. With
+    ``brisk`` the model does not wait for the disk between its words."""
 
-    def __init__(self, scene: Scene, run: Run, folder: Path, points: Points, number: int) -> None:
+    def __init__(self, scene: Scene, run: Run, folder: Path, points: Points, number: int, *, brisk: bool) -> None:
         self.scene, self.run, self.folder, self.points, self.number = scene, run, folder, points, number
+        self.brisk = brisk
         self.clock = CrashClock(number)
         self.signal = AbortSignal()
         self.agent: AgentRuntime | None = None
@@ -70,7 +72,7 @@ class World:
         """Time passes, and what is due because of it gets done."""
         assert self.agent is not None
         self.clock.advance(TICK)
-        await self.agent.harness.engine.scheduler.drain()
+        await (asyncio.sleep(0) if self.brisk else self.agent.harness.engine.scheduler.drain())
 
     async def here(self, point: str) -> None:
         """A point outside the commits. Where this run is to be stopped or closed, nothing comes after that."""
@@ -81,8 +83,12 @@ class World:
         if self.run.act == "abort":
             self.signal.set("enough")
         else:
-            self.closing = asyncio.create_task(self.agent.close())
+            self.close()
         await asyncio.Event().wait()
+
+    def close(self) -> None:
+        assert self.agent is not None
+        self.closing = asyncio.create_task(self.agent.close())
 
     def note(self, name: str, line: object) -> int:
         """Append to a file that outlives the process; the number of its lines then."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from agent_nodes.engine import tool_task
 from agent_nodes.engine.classify import Answer, CallTools, Continue, Fail, Outcome, Retry, classify
 from agent_nodes.engine.continuation import Budgets, delay
-from agent_nodes.engine.core import Engine
+from agent_nodes.engine.core import Engine, put_system
 from agent_nodes.engine.progress import Progress
 from agent_nodes.engine.projection import ContextMeter, Show
 from agent_nodes.engine.recovery import take_over
@@ -39,6 +39,7 @@ class Attempt:
 
 def wake(engine: Engine, tx: Tx, task: Task) -> None:
     """All calls of the round have results."""
+    put_system(tx, task.target_id, engine.new_system(task.target_id))
     intend(tx, task, Checkpoint.of(task).step + 1, Budgets())
 
 
@@ -68,7 +69,12 @@ async def backoff(engine: Engine, task: Task) -> None:
     if wait > 0:
         await engine.clock.sleep(wait)
     checkpoint = Checkpoint.of(task)
-    await engine.commit("request.intent", lambda tx: intend(tx, task, checkpoint.step, checkpoint.budgets))
+
+    def due(tx: Tx) -> None:
+        put_system(tx, task.target_id, engine.new_system(task.target_id))
+        intend(tx, task, checkpoint.step, checkpoint.budgets)
+
+    await engine.commit("request.intent", due)
 
 
 DEFINITION = Definition({"request": request, "backoff": backoff}, wake)

@@ -37,6 +37,8 @@ from agent_nodes.runtime_options import (
 )
 from agent_nodes.store.records import Turn, UsageRow
 
+_STOPPED_EARLY = "The turn was stopped before it started."
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRunResult:
@@ -189,9 +191,11 @@ class AgentRun:
         if self._host.abort_signal is not None and self._host.abort_signal.is_set:
             raise self._stopped_early()
 
-    def _stopped_early(self) -> ExecutionAborted:
-        self.result = AgentRunResult(self.request_id, None, "aborted", "", Usage(), reason="aborted")
-        return ExecutionAborted("The run was stopped before it started.")
+    def _stopped_early(self, turn_id: int | None = None) -> ExecutionAborted:
+        self.result = AgentRunResult(
+            self.request_id, turn_id, "aborted", "", Usage(), reason="aborted", detail=_STOPPED_EARLY
+        )
+        return ExecutionAborted(_STOPPED_EARLY)
 
     async def _submit(self) -> Submitted:
         """Submit; the abort signal ends the wait for older turns too, which stay resumable."""
@@ -208,8 +212,7 @@ class AgentRun:
             if not signal.is_set or (current is not None and current.cancelling()):
                 await _cancelled(task)
                 raise
-            await finish(harness.withdraw(self.request_id))
-            raise self._stopped_early() from None
+            raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY))) from None
         finally:
             forget()
 

@@ -156,13 +156,16 @@ class Harness:
         if self._closed:
             raise AgentClosed("The agent is closed. Create it again to go on.")
 
-    async def withdraw(self, request_id: str) -> None:
-        """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable."""
+    async def withdraw(self, request_id: str, detail: str) -> int | None:
+        """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable. Returns
+        the id of its turn, None where it has none."""
         await self._engine.line.read(lambda _: None)  # its commit may be under way: behind it, all is known
         await self.pause()
         for turn in list(self._engine.projection.turns.values()):
             if turn.request_id == request_id:
-                await self.stop(turn.id, "The turn was stopped before it started.")
+                await self.stop(turn.id, detail)
+                return turn.id
+        return None
 
     async def _finish_older(self) -> list[str]:
         """Let every unfinished turn run to its end, oldest first; what becomes of them is in the store."""

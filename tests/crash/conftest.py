@@ -100,6 +100,8 @@ class Suite:
 
 @pytest.fixture(scope="session")
 def suite() -> Iterator[Suite]:
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
     memory = Path("/dev/shm")
     # What survives a killed process does not depend on the disk, and there are hundreds of files.
     with tempfile.TemporaryDirectory(prefix="crash-", dir=memory if os.access(memory, os.W_OK) else None) as root:
@@ -108,9 +110,8 @@ def suite() -> Iterator[Suite]:
 
 def _with_parents(root: Path) -> Iterator[Suite]:
     command = [sys.executable, "-W", "error", "-m", "tests.crash.parent"]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     parents = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         for _ in range(PARENTS)
     ]
     yield Suite(parents, root)

@@ -206,7 +206,10 @@ class AgentRun:
         task = asyncio.ensure_future(work)
         forget = signal.on_set(task.cancel)
         try:
-            return await task
+            submitted = await task
+            if not signal.is_set:
+                return submitted
+            raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY)))
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if not signal.is_set or (current is not None and current.cancelling()):

@@ -58,6 +58,7 @@ class Harness:
         self._engine = engine
         self._closed = False
         self._unsettled = False
+        self._halting: asyncio.Task[None] | None = None
 
     @property
     def engine(self) -> Engine:
@@ -107,6 +108,9 @@ class Harness:
         """
         self._check_open()
         engine = self._engine
+        if self._halting is not None:
+            await asyncio.wait([self._halting])
+            self._halting = None
         if self._unsettled:
             await self.reconcile()
         finished: list[str] = []
@@ -222,7 +226,7 @@ class Harness:
         """A phase raised. A broken store can record nothing: whoever follows is told, and the turn stays as it is."""
         if isinstance(error, StorageError | SessionLost | SessionFileError | AgentClosed):
             self._break_off(error)
-            self._engine.scheduler.spawn(self._halt(None))
+            self._halting = self._engine.scheduler.spawn(self._halt(None))
         else:
             self._engine.scheduler.spawn(_told(self.fail(error)))
 

@@ -1,4 +1,7 @@
-"""The write line of a session: one first-in-first-out queue, one transaction at a time, run by the writer threads.
+"""The write line of a session: one first-in-first-out queue, one transaction at a time.
+
+A transaction runs in a writer thread, so that a slow disk holds up nobody else; or right in place while the last one
+took less than :data:`IN_PLACE_SECONDS`, since then handing it over would cost more than it.
 
 What runs in a transaction is plain and synchronous, so it never waits for a model, a tool or a person. Waiters only
 wait: one that is cancelled changes nothing about its commit. The last statement of every commit is a fence on owner and
@@ -15,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import AgentClosed, AgentError, SessionLost, StorageError
 from agent_nodes.store import _sql, faults, pool, schema
 from agent_nodes.store.statement import Statement
@@ -22,8 +26,15 @@ from agent_nodes.store.storage import AgentStorage, AgentStorageFactory
 
 T = TypeVar("T")
 
+# Jobs that may take long however fast the disk: files are made and checked, the log is brought in.
+_SLOW = frozenset({"open", "close"})
+
 Subscriber: TypeAlias = Callable[[str, list[Any], int], None]
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
+
+
+# A disk that answers within this may hold up the event loop for as long.
+IN_PLACE_SECONDS = 0.001
 
 
 class Tx:
@@ -107,6 +118,8 @@ class Line:
         self._lock = threading.Lock()
         self._working = False
         self._subscribers: list[Subscriber] = []
+        # How long the last transaction took; nothing is known before the first.
+        self._pace = float("inf")
         self._closing: asyncio.Future[None] | None = None
         # From here on only the writer thread of the current job changes anything.
         self._release: Callable[[], None] | None = None
@@ -183,21 +196,40 @@ class Line:
             if self._working:
                 return future
             self._working = True
-        pool.submit(self._work)
+        if self._pace < IN_PLACE_SECONDS and label not in _SLOW:
+            self._work_in_place()
+        else:
+            pool.submit(self._work)
         return future
+
+    def _work_in_place(self) -> None:
+        """The one job there is, on the event loop. What subscribers submit meanwhile waits for a thread."""
+        job = self._jobs.popleft()
+        self._run(job)
+        self._settle(job)
+        with self._lock:
+            self._working = bool(self._jobs)
+            if not self._working:
+                return
+        pool.submit(self._work)
 
     def _work(self) -> bool:
         """One job, in a writer thread; whether there are more, which wait behind those of other sessions."""
         job = self._jobs.popleft()
+        self._run(job)
+        _call_soon(self._loop, lambda: self._settle(job))
+        with self._lock:
+            self._working = bool(self._jobs)
+            return self._working
+
+    def _run(self, job: _Job) -> None:
+        began = SYSTEM_CLOCK.monotonic()
         try:
             job.result = job.run(job)
         except BaseException as error:
             # A future cannot carry StopIteration.
             job.error = RuntimeError(f"{job.label}: {error!r}") if isinstance(error, StopIteration) else error
-        _call_soon(self._loop, lambda: self._settle(job))
-        with self._lock:
-            self._working = bool(self._jobs)
-            return self._working
+        self._pace = SYSTEM_CLOCK.monotonic() - began
 
     def _settle(self, job: _Job) -> None:
         """On the event loop: subscribers first, then whoever waits."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from agent_nodes.store import _sql
+from agent_nodes.store import line as line_module
 from agent_nodes.store.line import Line, Tx
 from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
 
@@ -72,3 +73,9 @@ def entries() -> Callable[[Tx], list[tuple]]:
         return tx.rows(_sql.CONTEXT, target_id=1, head=0)
 
     return read
+
+
+@pytest.fixture(autouse=True)
+def by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions run in writer threads, as on a slow disk; tests of the other way say so themselves."""
+    monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 0.0)

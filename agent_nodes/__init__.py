@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from agent_nodes.nodes.output import create_output_node as create_output_node
     from agent_nodes.nodes.output import write_output as write_output
     from agent_nodes.options import AgentInput as AgentInput
-    from agent_nodes.options import AgentOutputPayload as AgentOutputPayload
+    from agent_nodes.options import AgentOptions as AgentOptions
     from agent_nodes.runtime import (
         AgentRun as AgentRun,
     )
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from agent_nodes.runtime import (
         create_agent as create_agent,
     )
-    from agent_nodes.runtime_options import AgentOptions as AgentOptions
     from agent_nodes.store.storage import (
         AgentStorage as AgentStorage,
     )
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from agent_nodes.store.storage import (
         sqlite_storage as sqlite_storage,
     )
+    from agent_nodes.submission import AgentOutputPayload as AgentOutputPayload
     from agent_nodes.tools.base import AgentTool as AgentTool
     from agent_nodes.tools.base import AgentToolResult as AgentToolResult
 
@@ -92,8 +92,8 @@ _HOME = {
     "AgentError": "errors",
     "AgentHost": "host",
     "AgentInput": "options",
-    "AgentOptions": "runtime_options",
-    "AgentOutputPayload": "options",
+    "AgentOptions": "options",
+    "AgentOutputPayload": "submission",
     "AgentRun": "runtime",
     "AgentRunResult": "runtime",
     "AgentRuntime": "runtime",

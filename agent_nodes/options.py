@@ -1,20 +1,18 @@
-"""What goes into one turn and what comes out of a node: validated models, unknown fields refused by name."""
+"""The validated models: what goes into one turn, and what an agent is made of. Unknown fields are refused by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_nodes.errors import InputValidationError, validation_error
-from agent_nodes.messages import JsonObject, Usage, repair_text
+from agent_nodes.messages import ApiKind
+from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, submission_of
 
 Model = TypeVar("Model", bound=BaseModel)
-
-AgentPermissionPolicy: TypeAlias = Literal["read-only", "workspace", "auto"]
-AgentTurnStatus: TypeAlias = Literal["answered", "waiting", "aborted", "failed", "skipped"]
 
 
 class AgentInput(BaseModel):
@@ -33,102 +31,62 @@ class AgentInput(BaseModel):
     err_message: str = ""
 
 
-_PLAIN: dict[str, Callable[[Any], bool]] = {
-    "prompt": lambda value: type(value) is str,
-    "request_id": lambda value: type(value) is str,
-    "reopen": lambda value: type(value) is bool,
-}
+class AgentOptions(BaseModel):
+    """What an agent is made of.
 
-
-def checked_model(
-    model: type[Model], values: dict[str, Any], plain: Mapping[str, Callable[[Any], bool]], *, where: str
-) -> Model:
-    """``values`` as a ``model``; what is plainly right is taken as it is.
-
-    A model's first validation costs as much as the rest of a start (it reads the metadata of every installed package),
-    so it is left to values that ``plain`` does not know to be right. Raises :class:`InputValidationError`.
+    ``database_path`` is the session's SQLite file, ``storage`` a factory instead of it; with neither the session lives
+    in memory. Relative paths of tools start in ``workdir`` (default: the process's own). File tools reach ``workdir``
+    and ``allowed_directories``. ``provider``, ``model``, ``base_url``, ``api_key`` and ``api_kind`` choose the model;
+    what is left out comes from the environment. ``stall_timeout``: seconds without any event of the model after which
+    the connection counts as lost. ``tools`` narrows the built-in ones, ``extra_tools`` adds your own.
     """
-    if all(name in plain and plain[name](value) for name, value in values.items()):
-        return model.model_construct(**values)
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, defer_build=True)
+
+    database_path: str | Path | None = None
+    storage: Any = None
+    workdir: str | Path | None = None
+    allowed_directories: tuple[str | Path, ...] = ()
+    system_prompt: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
+    api_kind: ApiKind | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    context_window: int | None = Field(default=None, gt=0)
+    stall_timeout: float = Field(default=DEFAULT_STALL_TIMEOUT, gt=0)
+    permission_policy: AgentPermissionPolicy = "workspace"
+    tools: tuple[str, ...] | None = None
+    extra_tools: tuple[Any, ...] = ()
+
+
+def checked_model(model: type[Model], values: Mapping[str, Any], *, where: str) -> Model:
+    """``values`` as a ``model``. Raises :class:`InputValidationError` naming every field that is wrong."""
     try:
-        return model.model_validate(values)
+        return model.model_validate(dict(values))
     except ValidationError as error:
         raise validation_error(error, where=where) from None
 
 
+def checked_input(value: Any) -> AgentInput:
+    if isinstance(value, AgentInput):
+        return value
+    if isinstance(value, Mapping):
+        return checked_model(AgentInput, value, where="input")  # pyright: ignore[reportUnknownArgumentType]
+    raise InputValidationError(f"input: expected a prompt, a dict or an AgentInput, got {type(value).__name__}")
+
+
 def agent_input(value: Any) -> AgentInput:
-    """``value`` as an :class:`AgentInput`: one, a dict of its fields, or a string (the prompt).
+    """``value`` as an :class:`AgentInput`: one, a mapping of its fields, or a string (the prompt).
 
     Raises :class:`InputValidationError` naming the field.
     """
-    if isinstance(value, AgentInput):
-        checked = value
-    elif isinstance(value, str):
-        checked = AgentInput.model_construct(prompt=value)
-    elif isinstance(value, dict):
-        checked = checked_model(AgentInput, cast("dict[str, Any]", value), _PLAIN, where="input")
-    else:
-        raise InputValidationError(f"input: expected a prompt, a dict or an AgentInput, got {type(value).__name__}")
-    if checked.err_code:
-        return checked
-    if checked.request_id is not None and not checked.request_id.strip():
-        raise InputValidationError("input.request_id: must not be empty", field="request_id")
-    if checked.request_id is not None and repair_text(checked.request_id) != checked.request_id:
-        raise InputValidationError("input.request_id: holds U+0000 or half a surrogate pair", field="request_id")
-    if checked.request_id is not None and len(checked.request_id) > 500:
-        raise InputValidationError("input.request_id: at most 500 characters", field="request_id")
-    if checked.prompt is None and checked.request_id is None:
-        raise InputValidationError("input.prompt: missing; give the text of this turn", field="prompt")
-    if checked.prompt is not None and not checked.prompt.strip():
-        raise InputValidationError("input.prompt: empty; give the text of this turn", field="prompt")
-    return checked
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRef:
-    """Where a node's session lives; ``project``, ``conversation_id`` and ``session_key`` name its file."""
-
-    project: str
-    conversation_id: str
-    session_key: str
-
-
-@dataclass(slots=True, kw_only=True)
-class AgentOutputPayload:
-    """What an agent node returns. What ends without an answer is a status here, not an exception.
-
-    ``items`` are the turn's rows as hosts show them (``{id, type, part_type, status, content}``), ``reason`` and
-    ``err_message`` say why there is no answer.
-    """
-
-    status: AgentTurnStatus
-    text: str = ""
-    request_id: str = ""
-    turn_id: int | None = None
-    session: SessionRef | None = None
-    usage: Usage = field(default_factory=Usage)
-    items: list[JsonObject] = field(default_factory=list[JsonObject])
-    reason: str | None = None
-    err_code: int = 0
-    err_message: str = ""
-
-    def to_dict(self) -> JsonObject:
-        session = self.session
-        return {
-            "status": self.status,
-            "text": self.text,
-            "request_id": self.request_id,
-            "turn_id": self.turn_id,
-            "session": None
-            if session is None
-            else {
-                "project": session.project,
-                "conversation_id": session.conversation_id,
-                "session_key": session.session_key,
-            },
-            "usage": self.usage.to_dict(),
-            "items": self.items,
-            "reason": self.reason,
-            "err_code": self.err_code,
-            "err_message": self.err_message,
-        }
+    given = submission_of(value)
+    return AgentInput.model_construct(
+        prompt=given.prompt,
+        request_id=given.request_id,
+        reopen=given.reopen,
+        err_code=given.err_code,
+        err_message=given.err_message,
+    )

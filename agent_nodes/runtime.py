@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from agent_nodes._aio import finish
 from agent_nodes._clock import SYSTEM_CLOCK, Clock
@@ -25,17 +25,20 @@ from agent_nodes.errors import (
 from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
 from agent_nodes.host import AgentHost, UsageReport, host_of
 from agent_nodes.messages import Usage
-from agent_nodes.options import AgentInput, AgentTurnStatus, agent_input
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.runtime_options import (
-    AgentOptions,
     AgentOptionsDict,
+    Options,
     agent_options,
     engine_config,
     model_of,
     storage_of,
 )
 from agent_nodes.store.records import Turn, UsageRow
+from agent_nodes.submission import AgentTurnStatus, Submission, submission_of
+
+if TYPE_CHECKING:
+    from agent_nodes.options import AgentInput
 
 _STOPPED_EARLY = "The turn was stopped before it started."
 
@@ -95,7 +98,7 @@ class AgentRun:
     Iterating it again submits the same ``request_id`` again.
     """
 
-    def __init__(self, runtime: AgentRuntime, given: AgentInput, host: AgentHost, request_id: str) -> None:
+    def __init__(self, runtime: AgentRuntime, given: Submission, host: AgentHost, request_id: str) -> None:
         self.request_id = request_id
         self.result: AgentRunResult | None = None
         self.finished_before: tuple[str, ...] = ()
@@ -312,7 +315,7 @@ class AgentRuntime:
         Raises :class:`~agent_nodes.errors.InputValidationError` naming the field that is wrong. ``host`` is an
         :class:`~agent_nodes.AgentHost`, a dict of its members or any object that has some of them.
         """
-        given = agent_input(dict(input) if isinstance(input, Mapping) else input)
+        given = submission_of(input)
         return AgentRun(self, given, host_of(host), given.request_id or self._clock.new_id())
 
     def unfinished(self) -> list[UnfinishedTurn]:
@@ -410,7 +413,7 @@ def create_agent(**options: Unpack[AgentOptionsDict]) -> _Opening:
 
 
 async def open_agent(
-    options: AgentOptions,
+    options: Options,
     *,
     names: SessionNames | None = None,
     clock: Clock = SYSTEM_CLOCK,

@@ -1,26 +1,23 @@
-"""The options of :func:`agent_nodes.create_agent`, checked before anything is opened."""
+"""The options of :func:`agent_nodes.create_agent`, checked before anything is opened, and what follows from them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, cast, get_args
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from agent_nodes._clock import Clock
 from agent_nodes.engine.config import EngineConfig
 from agent_nodes.engine.prompt import prompt_sections
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ApiKind, SystemMessage
-from agent_nodes.options import AgentPermissionPolicy, checked_model
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
+from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, plain
 from agent_nodes.tools.base import AgentTool
 from agent_nodes.tools.policy import resolve, roots
-
-DEFAULT_STALL_TIMEOUT = 300.0
 
 
 class AgentOptionsDict(TypedDict, total=False):
@@ -44,17 +41,9 @@ class AgentOptionsDict(TypedDict, total=False):
     extra_tools: Sequence[AgentTool]
 
 
-class AgentOptions(BaseModel):
-    """What an agent is made of.
-
-    ``database_path`` is the session's SQLite file, ``storage`` a factory instead of it; with neither the session lives
-    in memory. Relative paths of tools start in ``workdir`` (default: the process's own). File tools reach ``workdir``
-    and ``allowed_directories``. ``provider``, ``model``, ``base_url``, ``api_key`` and ``api_kind`` choose the model;
-    what is left out comes from the environment. ``stall_timeout``: seconds without any event of the model after which
-    the connection counts as lost. ``tools`` narrows the built-in ones, ``extra_tools`` adds your own.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, defer_build=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The fields of :class:`~agent_nodes.AgentOptions`, checked."""
 
     database_path: str | Path | None = None
     storage: Any = None
@@ -64,11 +53,11 @@ class AgentOptions(BaseModel):
     provider: str | None = None
     model: str | None = None
     base_url: str | None = None
-    api_key: str | None = Field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
     api_kind: ApiKind | None = None
-    max_tokens: int | None = Field(default=None, gt=0)
-    context_window: int | None = Field(default=None, gt=0)
-    stall_timeout: float = Field(default=DEFAULT_STALL_TIMEOUT, gt=0)
+    max_tokens: int | None = None
+    context_window: int | None = None
+    stall_timeout: float = DEFAULT_STALL_TIMEOUT
     permission_policy: AgentPermissionPolicy = "workspace"
     tools: tuple[str, ...] | None = None
     extra_tools: tuple[Any, ...] = ()
@@ -97,7 +86,7 @@ def _words(value: object) -> bool:
     return isinstance(value, tuple) and all(type(name) is str for name in cast("tuple[object, ...]", value))
 
 
-_PLAIN: dict[str, Callable[[Any], bool]] = {
+PLAIN_OPTIONS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("system_prompt", "provider", "model", "base_url", "api_key"), _text),
     **dict.fromkeys(("database_path", "workdir"), _path),
     **dict.fromkeys(("max_tokens", "context_window"), _count),
@@ -111,7 +100,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def agent_options(given: Mapping[str, Any]) -> AgentOptions:
+def agent_options(given: Mapping[str, Any]) -> Options:
     """Checked options. Raises :class:`InputValidationError` naming the option that is wrong."""
     values = dict(given)
     for name in _SEQUENCES:
@@ -120,7 +109,12 @@ def agent_options(given: Mapping[str, Any]) -> AgentOptions:
     for name in ("database_path", "workdir"):
         if isinstance(values.get(name), os.PathLike):
             values[name] = Path(values[name])
-    options = checked_model(AgentOptions, values, _PLAIN, where="create_agent")
+    if not plain(values, PLAIN_OPTIONS):
+        from agent_nodes.options import AgentOptions, checked_model
+
+        model = checked_model(AgentOptions, values, where="create_agent")
+        values = {name: getattr(model, name) for name in AgentOptions.model_fields}
+    options = Options(**values)
     if options.storage is not None and options.database_path is not None:
         raise InputValidationError("create_agent: give either storage or database_path, not both", field="storage")
     if options.storage is not None and not callable(getattr(options.storage, "open", None)):
@@ -133,7 +127,7 @@ def agent_options(given: Mapping[str, Any]) -> AgentOptions:
     return options
 
 
-def storage_of(options: AgentOptions) -> AgentStorageFactory:
+def storage_of(options: Options) -> AgentStorageFactory:
     if options.storage is not None:
         return options.storage
     if options.database_path is not None:
@@ -141,7 +135,7 @@ def storage_of(options: AgentOptions) -> AgentStorageFactory:
     return memory_storage()
 
 
-def model_of(options: AgentOptions, environ: Mapping[str, str]) -> tuple[ModelEntry, str | None]:
+def model_of(options: Options, environ: Mapping[str, str]) -> tuple[ModelEntry, str | None]:
     """The model a turn goes to and its key. Raises :class:`InputValidationError` where one is missing."""
     from agent_nodes.providers import catalog
 
@@ -157,7 +151,7 @@ def model_of(options: AgentOptions, environ: Mapping[str, str]) -> tuple[ModelEn
     return entry, catalog.key_for(entry.provider, options.api_key, environ)
 
 
-def engine_config(options: AgentOptions, entry: ModelEntry, provider: Provider, clock: Clock) -> EngineConfig:
+def engine_config(options: Options, entry: ModelEntry, provider: Provider, clock: Clock) -> EngineConfig:
     workdir = Path(os.path.realpath(options.workdir or Path.cwd()))
     reach = roots(options.permission_policy, workdir, options.allowed_directories)
     tools = resolve(options.permission_policy, options.tools, options.extra_tools)

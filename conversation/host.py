@@ -16,18 +16,19 @@ from agent_nodes.engine.tool_task import marker
 from agent_nodes.errors import AgentClosed, InputValidationError
 from agent_nodes.host import AgentHost, host_of
 from agent_nodes.messages import repair_text
-from agent_nodes.options import AgentInput, SessionRef, agent_input
 from agent_nodes.runtime import AgentRun, AgentRunResult, AgentRuntime, ContextUsage, open_agent
 from agent_nodes.runtime_options import agent_options
 from agent_nodes.store import inspect
 from agent_nodes.store.inspect import SessionSummary, SessionView, TurnView
 from agent_nodes.store.locate import list_session_files, session_file
+from agent_nodes.submission import SessionRef, submission_of
 from agent_nodes.tools.shell import sweep
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from agent_nodes.events import AgentStreamEvent
+    from agent_nodes.options import AgentInput
 
 PROJECT = "default"
 SESSION_KEY = "agent"
@@ -138,7 +139,7 @@ class ConversationHost:
         resumed = None
         if fields.get("request_id") is None and not fields.get("err_code"):
             if fields.get("prompt") is not None:
-                agent_input(fields)  # what is wrong with it is said first
+                submission_of(fields)  # what is wrong with it is said first
             resumed = await self._meant(fields.get("prompt"), reopen=fields.get("reopen") is True)
         if resumed is not None:
             fields |= {"prompt": None, "request_id": resumed.request_id}

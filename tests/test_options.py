@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_nodes import options, runtime_options
-from agent_nodes.errors import InputValidationError
-from agent_nodes.options import AgentInput, agent_input, checked_model
-from agent_nodes.runtime_options import AgentOptions
+from agent_nodes.options import AgentInput, AgentOptions, agent_input
+from agent_nodes.runtime_options import PLAIN_OPTIONS, Options
+from agent_nodes.submission import PLAIN_INPUT, Submission, plain, submission_of
 
 ODD = st.one_of(
     st.none(),
@@ -28,33 +30,43 @@ ODD = st.one_of(
 )
 
 
-def full(model: Any, values: dict[str, Any]) -> Any:
+def full(model: Any, values: dict[str, Any]) -> dict[str, Any] | None:
     try:
-        return model.model_validate(values)
+        return dict(model.model_validate(values))
     except ValidationError:
         return None
 
 
-def quick(model: Any, values: dict[str, Any], plain: Any) -> Any:
-    try:
-        return checked_model(model, values, plain, where="x")
-    except InputValidationError:
-        return None
-
-
 @given(st.dictionaries(st.sampled_from([*AgentOptions.model_fields, "unknown"]), ODD, max_size=4))
-def test_options_mean_the_same_both_ways(values):
-    assert quick(AgentOptions, values, runtime_options._PLAIN) == full(AgentOptions, values)
+def test_options_that_are_plain_are_right_and_mean_the_same(values):
+    if plain(values, PLAIN_OPTIONS):
+        options = Options(**values)
+        assert {name: getattr(options, name) for name in AgentOptions.model_fields} == full(AgentOptions, values)
 
 
 @given(st.dictionaries(st.sampled_from([*AgentInput.model_fields, "unknown"]), ODD, max_size=4))
-def test_inputs_mean_the_same_both_ways(values):
-    assert quick(AgentInput, values, options._PLAIN) == full(AgentInput, values)
+def test_inputs_that_are_plain_are_right_and_mean_the_same(values):
+    if plain(values, PLAIN_INPUT):
+        given_input = Submission(**values)
+        assert {name: getattr(given_input, name) for name in AgentInput.model_fields} == full(AgentInput, values)
 
 
-def test_what_is_plain_needs_no_validator(monkeypatch):
-    def never(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a validator was built")
+def test_both_forms_have_the_same_fields():
+    assert [item.name for item in fields(Options)] == list(AgentOptions.model_fields)
+    assert [item.name for item in fields(Submission)] == list(AgentInput.model_fields)
 
-    monkeypatch.setattr(AgentInput, "model_validate", never)
-    assert agent_input({"prompt": "hi", "request_id": "r"}).prompt == "hi"
+
+def test_the_two_forms_of_an_input_turn_into_each_other():
+    model = agent_input({"prompt": "hi", "request_id": "r", "reopen": True})
+    assert submission_of(model) == Submission("hi", "r", True)
+    assert submission_of({"prompt": "hi"}) == submission_of("hi")
+
+
+def test_what_is_plain_loads_no_validator():
+    script = (
+        "import sys; from agent_nodes.submission import submission_of; from agent_nodes.runtime_options import *;"
+        "submission_of({'prompt': 'x'}); agent_options({'provider': 'demo', 'tools': []});"
+        "print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -22,12 +22,12 @@ from agent_nodes.engine.scheduler import Scheduler
 from agent_nodes.engine.turn import NAME, Checkpoint, Ending, close_turn
 from agent_nodes.errors import AgentClosed, AgentError, SessionFileError, SessionLost, StorageError
 from agent_nodes.messages import repair_text
-from agent_nodes.options import AgentInput
 from agent_nodes.store import _sql, reads
 from agent_nodes.store.line import Line, Tx
 from agent_nodes.store.records import Task, Turn
 from agent_nodes.store.storage import AgentStorageFactory
 from agent_nodes.store.writes import drop_progress, drop_waits, mark_abort, set_tip
+from agent_nodes.submission import Submission
 
 DEFINITIONS = {NAME: generation.DEFINITION, tool_task.NAME: tool_task.DEFINITION}
 
@@ -101,7 +101,7 @@ class Harness:
 
     # -- submissions ---------------------------------------------------------------------------------------------------
 
-    async def submit(self, given: AgentInput, request_id: str) -> Submitted:
+    async def submit(self, given: Submission, request_id: str) -> Submitted:
         """Admit, join, reopen or find the submission; older unfinished turns end first when it is new or reopened.
 
         Raises as :func:`inbox.admit` does, and whatever the storage raises.
@@ -126,7 +126,7 @@ class Harness:
             return await self._again(given, admitted.turn, finished)
         return self._follow(admitted, None, finished)
 
-    async def _find(self, given: AgentInput, request_id: str) -> Turn | None:
+    async def _find(self, given: Submission, request_id: str) -> Turn | None:
         def read(tx: Tx) -> Turn | None:
             receipt = reads.receipt(tx, request_id)
             if receipt is None:
@@ -135,7 +135,7 @@ class Harness:
 
         return await self._engine.line.read(read)
 
-    async def _again(self, given: AgentInput, turn: Turn, finished: Sequence[str]) -> Submitted:
+    async def _again(self, given: Submission, turn: Turn, finished: Sequence[str]) -> Submitted:
         stored = await self._stored(turn)
         if _reopens(given, turn):
             turn = await inbox.reopen(self._engine, turn)
@@ -301,7 +301,7 @@ class Harness:
         return None if turn is None else self._engine.projection.tasks.get(turn.task_id or 0)
 
 
-def _reopens(given: AgentInput, turn: Turn) -> bool:
+def _reopens(given: Submission, turn: Turn) -> bool:
     """Whether the submission lets an ended turn go on: new work, which older unfinished turns go before."""
     return turn.status == "unanswered" and given.reopen
 

@@ -12,11 +12,11 @@ from agent_nodes.engine.core import Engine, put_system
 from agent_nodes.engine.turn import begin
 from agent_nodes.errors import InputValidationError, RequestConflict
 from agent_nodes.messages import JsonObject, TextBlock, UserMessage, repair_text
-from agent_nodes.options import AgentInput
 from agent_nodes.store import reads
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import Receipt, Turn
 from agent_nodes.store.writes import add_receipt, add_turn, append_entry, reopen_turn, set_tip
+from agent_nodes.submission import Submission
 
 SUBMIT = "submit"
 
@@ -36,12 +36,12 @@ class _KnownRequest(Exception):
         self.turn = turn
 
 
-def content_digest(given: AgentInput) -> str:
+def content_digest(given: Submission) -> str:
     content: JsonObject = {"prompt": None if given.prompt is None else repair_text(given.prompt)}
     return blake2b(orjson.dumps(content, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
-async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Known:
+async def admit(engine: Engine, given: Submission, request_id: str) -> Turn | Known:
     """Admit a new submission, or find the turn of a known one.
 
     Raises :class:`RequestConflict` when the id is known with other content or for another kind of request, and
@@ -72,7 +72,7 @@ async def admit(engine: Engine, given: AgentInput, request_id: str) -> Turn | Kn
         return Known(check_known(given, request_id, known.receipt, known.turn))
 
 
-def check_prompt(given: AgentInput, request_id: str) -> str:
+def check_prompt(given: Submission, request_id: str) -> str:
     """The prompt that a request not known here must bring."""
     if given.prompt is None:
         raise InputValidationError(
@@ -86,7 +86,7 @@ def turn_of(tx: Tx, receipt: Receipt) -> Turn | None:
     return reads.turn(tx, receipt.result["turn_id"]) if receipt.type == SUBMIT else None
 
 
-def check_known(given: AgentInput, request_id: str, receipt: Receipt, turn: Turn | None) -> Turn:
+def check_known(given: Submission, request_id: str, receipt: Receipt, turn: Turn | None) -> Turn:
     if turn is None:
         raise RequestConflict(
             f"request_id {request_id!r} belongs to a {receipt.type} command of this session; use a new one."

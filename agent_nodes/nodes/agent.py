@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Unpack
 
 from agent_nodes._aio import finish
@@ -13,13 +13,14 @@ from agent_nodes.engine.inbox import turn_of
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, TurnFailed
 from agent_nodes.host import AgentHost, host_of
 from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings
-from agent_nodes.options import AgentInput, AgentOutputPayload, SessionRef, agent_input
+from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
-from agent_nodes.runtime_options import AgentOptions, AgentOptionsDict, agent_options
+from agent_nodes.runtime_options import AgentOptionsDict, Options, agent_options
 from agent_nodes.store import reads
 from agent_nodes.store.line import Tx
 from agent_nodes.store.locate import session_file
 from agent_nodes.store.records import Turn
+from agent_nodes.submission import AgentOutputPayload, SessionRef
 
 SessionKey: TypeAlias = str | Callable[[AgentInput], str]
 
@@ -34,7 +35,7 @@ CANCELLED = "The flow run was cancelled."
 class _Spec:
     """What an agent node is made of, checked when it is made."""
 
-    options: AgentOptions
+    options: Options
     host: AgentHost
     project: str
     conversation_id: str | None
@@ -113,7 +114,7 @@ def create_agent_node(
     return AgentNode(name, body)
 
 
-def _options(given: AgentOptionsDict) -> AgentOptions:
+def _options(given: AgentOptionsDict) -> Options:
     for option in ("database_path", "storage"):
         if given.get(option) is not None:
             raise InputValidationError(
@@ -139,7 +140,7 @@ async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Su
             err_message=given.err_message,
         )
     path = session_file(session.project, session.conversation_id, session.session_key)
-    options = spec.options.model_copy(update={"database_path": path})
+    options = replace(spec.options, database_path=path)
     names = SessionNames(session.project, session.conversation_id, session.session_key)
     async with await open_agent(options, names=names) as agent:
         if around.again and given.request_id is not None and _to_reopen(await _stored(agent, given.request_id)):

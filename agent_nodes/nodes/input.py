@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from agent_nodes.nodes.dispatch import AgentNode, Surroundings
-from agent_nodes.options import AgentInput, AgentOutputPayload, agent_input
+from agent_nodes.options import AgentInput, agent_input
+from agent_nodes.submission import AgentOutputPayload
 
 RawInput: TypeAlias = AgentInput | AgentOutputPayload | Mapping[str, Any] | str
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from agent_nodes.errors import InputValidationError
 from agent_nodes.nodes.dispatch import AgentNode, Surroundings
 from agent_nodes.nodes.items import read_items
-from agent_nodes.options import AgentOutputPayload
 from agent_nodes.store.locate import session_file
+from agent_nodes.submission import AgentOutputPayload
 
 
 async def write_output(payload: AgentOutputPayload) -> AgentOutputPayload:

@@ -11,7 +11,7 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.tools.base import AgentTool
 
 if TYPE_CHECKING:
-    from agent_nodes.options import AgentPermissionPolicy
+    from agent_nodes.submission import AgentPermissionPolicy
 
 BUILTIN_NAMES = ("read", "write", "edit", "bash", "grep", "find", "ls")
 _CHANGING = frozenset({"write", "edit", "bash"})

@@ -12,7 +12,7 @@ from typing import get_args
 
 import agent_nodes
 import conversation.ask
-from agent_nodes import errors, events, host, options, runtime, runtime_options
+from agent_nodes import errors, events, host, options, runtime, submission
 from agent_nodes.engine import continuation
 from agent_nodes.nodes import agent as agent_node
 from agent_nodes.nodes.dispatch import TaskOptions
@@ -60,7 +60,7 @@ def test_every_kind_of_continuation_is_explained() -> None:
 
 def test_every_option_and_field_of_the_runtime_stands_in_the_guide() -> None:
     listed = set(codes(GUIDE / "runtime.md"))
-    assert set(runtime_options.AgentOptions.model_fields) <= listed
+    assert set(options.AgentOptions.model_fields) <= listed
     assert set(options.AgentInput.model_fields) <= listed
     assert {item.name for item in fields(runtime.AgentRunResult)} <= listed
 
@@ -96,7 +96,7 @@ def test_every_option_and_field_of_the_nodes_stands_in_the_guide() -> None:
     listed = set(codes(GUIDE / "flows.md"))
     named = inspect.signature(agent_node.create_agent_node).parameters
     assert {name for name in named if name != "create_agent_options"} <= listed
-    assert {item.name for item in fields(options.AgentOutputPayload)} <= listed
+    assert {item.name for item in fields(submission.AgentOutputPayload)} <= listed
     text = (GUIDE / "flows.md").read_text()
     assert [name for name in TaskOptions.__annotations__ if f"`{name}`" not in text] == []
 

@@ -20,8 +20,8 @@ from agent_nodes import (
     run_agent,
 )
 from agent_nodes.errors import ModelError
-from agent_nodes.options import SessionRef
 from agent_nodes.store.locate import list_session_files, read_meta, session_file
+from agent_nodes.submission import SessionRef
 from tests.fakes import FakeServer, error, gate, text
 
 Options = dict[str, Any]

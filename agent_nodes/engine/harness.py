@@ -81,9 +81,10 @@ class Harness:
     async def _load(cls, config: EngineConfig, line: Line, names: SessionNames) -> Harness:
         scheduler = Scheduler(DEFINITIONS)
         projection = Projection(scheduler.put)
-        session_id = await _session_id(line, config, names)
         main = 1
-        state, tasks, turns = await line.read(lambda tx: _live(tx, main))
+        session_id, state, tasks, turns = await line.read(lambda tx: (_session_id(tx), *_live(tx, main)))
+        if not session_id:
+            session_id = await _create(line, config, names)
         context = projection.contexts[main] = Context()
         for message in state.messages:
             context.add(message)
@@ -331,12 +332,13 @@ def _make_pending(tx: Tx, tasks: Sequence[Task]) -> None:
     tx.changes.extend(replace(task, status="pending") for task in tasks)
 
 
-async def _session_id(line: Line, config: EngineConfig, names: SessionNames) -> str:
-    """The session's own id; a new file gets it together with its names."""
-    rows = await line.read(lambda tx: tx.rows(_sql.SESSION))
-    meta = dict(zip(_sql.INSERT_META.names, rows[0], strict=True))
-    if meta["session_id"]:
-        return str(meta["session_id"])
+def _session_id(tx: Tx) -> str:
+    """The session's own id; empty in a new file."""
+    return str(dict(zip(_sql.INSERT_META.names, tx.rows(_sql.SESSION)[0], strict=True))["session_id"])
+
+
+async def _create(line: Line, config: EngineConfig, names: SessionNames) -> str:
+    """Give a new session its id and its names."""
     session_id = config.clock.new_id()
 
     def create(tx: Tx) -> None:

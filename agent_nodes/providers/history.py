@@ -47,12 +47,12 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UserGroup:
     content: tuple[ContentBlock, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AssistantGroup:
     """``results`` holds one result for each call among ``blocks``, in that order and under the same id. ``thinned``:
     reasoning that led to some of the blocks is left out."""
@@ -69,7 +69,7 @@ class AssistantGroup:
 Group: TypeAlias = UserGroup | AssistantGroup
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """A group (None: nothing is left of it), the index behind its messages, whether it can no longer change."""
 
@@ -94,7 +94,7 @@ def encoded(request: ModelRequest, render: Callable[[Group], bytes]) -> bytes:
             prefix.count = step.end
         if part:
             (prefix.parts if settled else open_parts).append(part)
-        if isinstance(step.group, AssistantGroup):
+        if isinstance(step.group, AssistantGroup) and step.group.results:
             ids = {call.id for call in step.group.calls}
             prefix.seen |= ids
             open_ids |= set() if settled else ids
@@ -135,6 +135,8 @@ def _assistant(request: ModelRequest, index: int, seen: set[str]) -> tuple[Step,
     messages = request.messages
     message = messages[index]
     assert isinstance(message, AssistantMessage)
+    if message.stop != "pause" and all(type(block) is TextBlock for block in message.content):
+        return _words(message, request.model, index + 1), []
     natives = natives_at(messages, index, request.model)
     blocks, thinned = _blocks(message, request, index, natives)
     end, results, late = _results(messages, index, blocks)
@@ -156,6 +158,15 @@ def _assistant(request: ModelRequest, index: int, seen: set[str]) -> tuple[Step,
             kept.append(block)
     group = AssistantGroup(tuple(kept), tuple(paired), thinned) if kept else None
     return Step(group, end, not natives.waiting), late
+
+
+def _words(message: AssistantMessage, entry: ModelEntry, end: int) -> Step:
+    """The step of a message that is nothing but text, as most are: none of the rules on calls concern it."""
+    plain = message.interrupted or not made_by(message, entry)
+    texts = [block for block in message.content if isinstance(block, TextBlock) and block.text.strip()]
+    if plain:
+        texts = [TextBlock(block.text) for block in texts]
+    return Step(AssistantGroup(tuple(texts), ()) if texts else None, end)
 
 
 class _Blocks(NamedTuple):

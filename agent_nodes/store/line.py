@@ -118,8 +118,8 @@ class Line:
         self._lock = threading.Lock()
         self._working = False
         self._subscribers: list[Subscriber] = []
-        # How long the last transaction took; nothing is known before the first.
-        self._pace = float("inf")
+        # How long the last transaction took; a disk is fast until it was slow once.
+        self._pace = 0.0
         self._closing: asyncio.Future[None] | None = None
         # From here on only the writer thread of the current job changes anything.
         self._release: Callable[[], None] | None = None
@@ -229,7 +229,8 @@ class Line:
         except BaseException as error:
             # A future cannot carry StopIteration.
             job.error = RuntimeError(f"{job.label}: {error!r}") if isinstance(error, StopIteration) else error
-        self._pace = SYSTEM_CLOCK.monotonic() - began
+        if job.tx is not None:
+            self._pace = SYSTEM_CLOCK.monotonic() - began
 
     def _settle(self, job: _Job) -> None:
         """On the event loop: subscribers first, then whoever waits."""

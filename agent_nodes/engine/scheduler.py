@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent_nodes.errors import AgentClosed
 from agent_nodes.store.records import Task
 
 HALT_LIMIT = 5.0
@@ -35,6 +36,7 @@ class Scheduler:
         self._tasks: Mapping[int, Task] = {}
         self._on_fault: Callable[[Task, Exception], None] | None = None
         self._active: set[int] = set()
+        self._halting: set[int] = set()
         self._drivers: dict[int, asyncio.Task[None]] = {}
         self._helpers: set[asyncio.Task[Any]] = set()
         self._engine: Any = None
@@ -76,11 +78,18 @@ class Scheduler:
                     raise PhaseFault(f"phase {task.phase!r} of task {task.name!r} committed nothing")
                 task = after
         except Exception as error:  # a fault ends the turn with its cause, it must not vanish in a task
-            if task is not None and self._on_fault is not None and self.drives(task_id):
-                self._on_fault(task, error)
+            self._told(task, error)
+        except asyncio.CancelledError:
+            if task_id not in self._halting:
+                self._told(task, AgentClosed("The work was cancelled from outside; the turn stays resumable."))
+            raise
         finally:
             if self.drives(task_id):
                 del self._drivers[task_id]
+
+    def _told(self, task: Task | None, error: Exception) -> None:
+        if task is not None and self._on_fault is not None and self.drives(task.id):
+            self._on_fault(task, error)
 
     async def halt(self, turn_id: int | None = None) -> None:
         """Cancel the drivers of one turn (or all) and wait for them, at most :data:`HALT_LIMIT` seconds.
@@ -90,10 +99,12 @@ class Scheduler:
         chosen = [key for key in self._drivers if turn_id is None or _turn_of(self._tasks.get(key)) == turn_id]
         drivers = [self._drivers[key] for key in chosen]
         self._active = set() if turn_id is None else self._active - {turn_id}
+        self._halting.update(chosen)
         for driver in drivers:
             driver.cancel()
         if drivers:
             await asyncio.wait(drivers, timeout=HALT_LIMIT)
+        self._halting.difference_update(chosen)
         for key in chosen:
             self._drivers.pop(key, None)
 

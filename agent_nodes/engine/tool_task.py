@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_nodes.engine.core import Engine
 from agent_nodes.engine.progress import Progress
 from agent_nodes.engine.projection import Show
 from agent_nodes.engine.scheduler import Definition
+from agent_nodes.errors import AgentError
 from agent_nodes.events import TextDelta, ToolEvent
 from agent_nodes.messages import JsonObject, ToolCall, ToolResultMessage, repair_text
 from agent_nodes.store import reads
@@ -189,47 +191,87 @@ def marker(engine: Engine, task: Task) -> str:
 async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Progress) -> AgentToolResult:
     if tool is None:
         return failed(f"The tool {task.tool!r} is not available any more.")
-    turn_id, call_id = task.turn_id or 0, tool_call_id(task)
-
-    loop = asyncio.get_running_loop()
-
-    def show(piece: str) -> None:
-        progress.add([TextDelta(piece, 0)])
-        engine.projection.show(turn_id, [ToolEvent("update", call_id, tool.name, output=piece)])
-
-    def update(output: str) -> None:
-        piece = repair_text(output)
-        if piece and _runs_here(loop):
-            show(piece)
-        elif piece:
-            loop.call_soon_threadsafe(show, piece)
-
+    output = _Output(engine, task, progress)
     context = ToolContext(
-        tool_call_id=call_id,
+        tool_call_id=tool_call_id(task),
         workdir=engine.config.workdir,
         roots=engine.config.roots,
-        signal=engine.projection.signal(turn_id),
-        update=update,
+        signal=engine.projection.signal(task.turn_id or 0),
+        update=output.update,
         environment={MARKER: marker(engine, task)},
     )
+    # A task of its own: a tool that cancels itself is told from a call that is cancelled by us.
+    call = asyncio.ensure_future(_call(tool, task.input, context))
     try:
-        return result_of(await _call(tool, task.input, context))
+        return await call
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
         return failed("The call was cancelled inside the tool.")
-    except Exception as error:  # any failure of a tool is a result that the model can handle
-        return failed(str(error) or type(error).__name__)
+    finally:
+        output.close()
 
 
-async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) -> object:
-    """A plain function runs in a thread: the session's events go on meanwhile."""
+async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) -> AgentToolResult:
+    """Whatever a tool raises is a result that the model can handle. A plain function runs in a thread."""
     execute = tool.execute
-    if inspect.iscoroutinefunction(execute) or inspect.iscoroutinefunction(type(execute).__call__):
-        return await execute(arguments, context)
-    value = await asyncio.to_thread(execute, arguments, context)
-    return await value if inspect.isawaitable(value) else value
+    try:
+        if inspect.iscoroutinefunction(execute) or inspect.iscoroutinefunction(type(execute).__call__):
+            value = await execute(arguments, context)
+        else:
+            value = await asyncio.to_thread(_in_thread, execute, arguments, context)
+            if inspect.isawaitable(value):
+                value = await value
+        return result_of(value)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        return failed(_words(error))
+
+
+def _in_thread(execute: Callable[..., object], arguments: JsonObject, context: ToolContext) -> object:
+    try:
+        return execute(arguments, context)
+    except (StopIteration, GeneratorExit) as error:  # no future can carry these
+        raise RuntimeError(_words(error)) from error
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+class _Output:
+    """What a running call puts out, shown and stored as it comes, from any thread; nothing after its end."""
+
+    def __init__(self, engine: Engine, task: Task, progress: Progress) -> None:
+        self._engine = engine
+        self._task = task
+        self._progress = progress
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+
+    def update(self, output: str) -> None:
+        piece = repair_text(output)
+        if piece and _runs_here(self._loop):
+            self._show(piece)
+        elif piece:
+            self._loop.call_soon_threadsafe(self._show, piece)
+
+    def _show(self, piece: str) -> None:
+        if not self._open:
+            return
+        with suppress(AgentError):  # a store that fails is told when the result is committed
+            self._progress.add([TextDelta(piece, 0)])
+        task = self._task
+        event = ToolEvent("update", tool_call_id(task), task.tool or "", output=piece)
+        self._engine.projection.show(task.turn_id or 0, [event])
+
+    def close(self) -> None:
+        self._open = False
 
 
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:

@@ -71,6 +71,8 @@ def _ends_early(text: str) -> bool:
         json.loads(text)
     except json.JSONDecodeError as error:
         return error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    except ValueError:  # an integer of too many digits
+        return False
     return False
 
 

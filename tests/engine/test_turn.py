@@ -404,3 +404,55 @@ async def test_a_run_can_be_awaited_for_its_result():
         assert (await agent.run("go")).text == "one"
         with pytest.raises(ModelError):
             await agent.run("again")
+
+
+class Odd(BaseException):
+    pass
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("error", [StopIteration("x"), GeneratorExit("x"), SystemExit(3), Odd("odd"), Mute()])
+async def test_whatever_a_tool_raises_is_a_result(error, threaded):
+    async def waits(arguments: dict[str, Any], context: Any) -> str:
+        raise error
+
+    def plain(arguments: dict[str, Any], context: Any) -> str:
+        raise error
+
+    own = [tool("bad", plain if threaded else waits)]  # type: ignore[arg-type]
+    async with scripted("call: bad", "text: done", extra_tools=own) as agent:
+        outcome = await asyncio.wait_for(take(agent.run("go")), 20)
+        assert outcome.text == "done"
+        assert next(event for event in outcome.of("tool") if event.phase == "end").is_error
+
+
+async def test_a_tool_that_cancels_itself_is_an_error_result_and_the_turn_goes_on():
+    async def quits(arguments: dict[str, Any], context: Any) -> str:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+        await asyncio.sleep(3600)
+        return "never"
+
+    async with scripted("call: quits", "text: done", extra_tools=[tool("quits", quits)]) as agent:
+        outcome = await asyncio.wait_for(take(agent.run("go")), 20)
+        assert outcome.text == "done"
+
+
+async def test_what_a_tool_puts_out_after_its_end_goes_nowhere():
+    late: list[Any] = []
+
+    async def leaves(arguments: dict[str, Any], context: Any) -> str:
+        late.append(context)
+        return "gone"
+
+    async with scripted("call: leaves", "text: done", extra_tools=[tool("leaves", leaves)]) as agent:
+        outcome = await take(agent.run("go"))
+        late[0].update("too late")
+        assert [event for event in outcome.of("tool") if event.phase == "update"] == []
+        assert agent.harness.engine.line.seq == (await agent.harness.engine.line.read(lambda tx: tx.seq))

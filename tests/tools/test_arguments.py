@@ -192,3 +192,8 @@ def test_the_limit_counts_for_all_blocks_and_pictures_stay() -> None:
 def test_a_bounded_result_is_not_cut_again() -> None:
     once = result_of("line\n" * 5_000)
     assert result_of(once) == once
+
+
+def test_an_integer_of_thousands_of_digits_is_refused_in_words():
+    with pytest.raises(ToolError):
+        check_arguments(TOOLS["read"], {}, '{"path": ' + "9" * 5000 + "}")

@@ -126,7 +126,7 @@ class UpstreamError(AgentError):
     code = "upstream"
 
     def __init__(self, err_code: int, err_message: str) -> None:
-        super().__init__(err_message or f"An earlier node failed with err_code {err_code}.")
+        super().__init__(" ".join(err_message.split()) or f"An earlier node failed with err_code {err_code}.")
         self.err_code = err_code
         self.err_message = err_message
 
@@ -200,12 +200,20 @@ def turn_error(reason: str, detail: str) -> AgentError:
 
 
 def validation_error(error: Any, *, where: str) -> InputValidationError:
-    """One line per mistake of a pydantic ``ValidationError``, without the rejected values (they may be secrets)."""
-    lines: list[str] = []
-    first = ""
+    """One sentence a field of a pydantic ``ValidationError``, without the rejected values (they may be secrets)."""
+    said: dict[str, str] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
-        path = ".".join(str(part) for part in item["loc"])
-        first = first or path
+        # Behind the field stand list places, and then names of the validator's own.
+        name, *rest = item["loc"] or ("",)
+        path = ".".join([_shown(str(name)), *(str(part) for part in rest if isinstance(part, int))])
         text = "unknown field" if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else item["msg"]
-        lines.append(f"{path}: {text}" if path else str(text))
-    return InputValidationError(f"{where}: " + "; ".join(lines), field=first)
+        if path in said and text not in said[path]:
+            said[path] += f", or {text}"
+        else:
+            said.setdefault(path, text)
+    first = next(iter(said), "")
+    return InputValidationError(f"{where}: " + "; ".join(f"{path}: {text}" for path, text in said.items()), field=first)
+
+
+def _shown(name: str) -> str:
+    return name if name.isidentifier() else repr(name)

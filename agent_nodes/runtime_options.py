@@ -151,8 +151,16 @@ def model_of(options: Options, environ: Mapping[str, str]) -> tuple[ModelEntry, 
     return entry, catalog.key_for(entry.provider, options.api_key, environ)
 
 
+def _workdir(given: str | Path | None) -> Path:
+    try:
+        return Path(os.path.realpath(given or Path.cwd()))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds a character that no path can have"
+        raise InputValidationError(f"workdir: cannot be used: {reason}", field="workdir") from error
+
+
 def engine_config(options: Options, entry: ModelEntry, provider: Provider, clock: Clock) -> EngineConfig:
-    workdir = Path(os.path.realpath(options.workdir or Path.cwd()))
+    workdir = _workdir(options.workdir)
     reach = roots(options.permission_policy, workdir, options.allowed_directories)
     tools = resolve(options.permission_policy, options.tools, options.extra_tools)
     system = SystemMessage(

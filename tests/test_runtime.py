@@ -50,6 +50,11 @@ def own_tool(**changes: Any) -> AgentTool:
         ({"tools": ["raed"]}, "tools"),
         ({"tools": "read"}, "tools"),
         ({"workdir": "/no/such/folder"}, "workdir"),
+        ({"workdir": "a\0b"}, "workdir"),
+        ({"workdir": "\ud800"}, "workdir"),
+        ({"workdir": 5}, "workdir"),
+        ({"allowed_directories": [5]}, "allowed_directories.0"),
+        ({"bad key\n": 1}, "'bad key\\n'"),
         ({"allowed_directories": ["/no/such/folder"]}, "allowed_directories"),
         ({"extra_tools": ["read"]}, "extra_tools"),
         ({"database_path": "a.sqlite", "storage": memory_storage()}, "storage"),
@@ -71,6 +76,8 @@ async def test_a_wrong_option_is_named_before_anything_is_opened(options, field,
         await create_agent(**given)
     assert field in str(caught.value)
     assert caught.value.code == "input_validation"
+    assert "\n" not in str(caught.value)
+    assert "lax" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

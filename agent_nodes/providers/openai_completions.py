@@ -171,7 +171,7 @@ class Decoder(BaseDecoder):
             self._choice(choices[0], out)
         elif event.get("object") == "error":
             self.fail(event, out)
-        if event.get("usage") and not self.done:
+        if isinstance(event.get("usage"), dict) and not self.done:
             self._count(event["usage"], out)
 
     def _choice(self, choice: JsonObject, out: list[ModelEvent]) -> None:
@@ -181,7 +181,7 @@ class Decoder(BaseDecoder):
             self._say(content if isinstance(content, str) else _parts_text(content), out)
         if len(delta) > 1 or not content:
             self._others(delta, out)
-        if choice.get("usage"):
+        if isinstance(choice.get("usage"), dict):
             self._count(choice["usage"], out)
         reason = choice.get("finish_reason")
         if reason == "error":

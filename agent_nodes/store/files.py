@@ -38,7 +38,7 @@ def real_path(path: str | os.PathLike[str]) -> Path:
         real = long_path(os.path.realpath(path))
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError):
-            error = OSError(None, "the path holds a NUL character")
+            error = OSError(None, "the path holds a character that no path can have")
         raise faults.file_error(error, repr(os.fspath(path))) from error
     length = len(os.fsencode(real))
     if os.name != "nt" and length > faults.LONGEST_PATH:

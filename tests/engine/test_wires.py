@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.fakes import (
     drip,
     drop_after,
     error,
+    raw,
     reply,
     reset_after_head,
     reset_before_head,
@@ -371,3 +373,16 @@ async def test_a_call_id_used_again_in_another_turn_keeps_each_call_its_own(kind
             assert tools_again[1]["result"] == f"echo:{n}"
         assert shown[0][0]["tool_call_id"] != shown[1][0]["tool_call_id"]
         fake.assert_accepted()
+
+
+@pytest.mark.parametrize("usage", [[1, 2], "many", 5, {"prompt_tokens": "three"}, {"prompt_tokens": -4}])
+async def test_usage_that_is_no_usage_costs_no_answer(usage):
+    async with FakeServer() as fake, online(fake, KINDS[2]) as agent:
+        chunks = [
+            {"choices": [{"index": 0, "delta": {"content": "done"}, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage},
+        ]
+        fake.script(raw(*[f"data: {json.dumps(chunk)}\n\n" for chunk in chunks], "data: [DONE]\n\n"))
+        outcome = await take(agent.run("go"))
+        assert outcome.text == "done"
+        assert outcome.of("retry") == []

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from agent_nodes.submission import AgentOutputPayload as AgentOutputPayload
     from agent_nodes.tools.base import AgentTool as AgentTool
     from agent_nodes.tools.base import AgentToolResult as AgentToolResult
+    from agent_nodes.tools.base import ToolContext as ToolContext
 
 _HOME = {
     "AbortSignal": "_aio",
@@ -109,6 +110,7 @@ _HOME = {
     "SessionFileError": "errors",
     "SessionLost": "errors",
     "StorageError": "errors",
+    "ToolContext": "tools.base",
     "TurnFailed": "errors",
     "UsageReport": "host",
     "UserInputRequired": "errors",
@@ -147,6 +149,7 @@ __all__ = [
     "SessionFileError",
     "SessionLost",
     "StorageError",
+    "ToolContext",
     "TurnFailed",
     "UsageReport",
     "UserInputRequired",

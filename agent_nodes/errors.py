@@ -199,20 +199,34 @@ def turn_error(reason: str, detail: str) -> AgentError:
     return _BY_REASON.get(reason, RuntimeFailure)(detail)
 
 
-def validation_error(error: Any, *, where: str) -> InputValidationError:
-    """One sentence a field of a pydantic ``ValidationError``, without the rejected values (they may be secrets)."""
+def validation_error(error: Any, *, where: str, known: Sequence[str] = ()) -> InputValidationError:
+    """One sentence a field of a pydantic ``ValidationError``, without the rejected values (they may be secrets).
+
+    ``known`` are the names there are, told where one is not.
+    """
     said: dict[str, str] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         # Behind the field stand list places, and then names of the validator's own.
         name, *rest = item["loc"] or ("",)
         path = ".".join([_shown(str(name)), *(str(part) for part in rest if isinstance(part, int))])
-        text = "unknown field" if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"} else item["msg"]
+        text = item["msg"]
+        if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+            text = _unknown(str(name), known)
         if path in said and text not in said[path]:
             said[path] += f", or {text}"
         else:
             said.setdefault(path, text)
     first = next(iter(said), "")
     return InputValidationError(f"{where}: " + "; ".join(f"{path}: {text}" for path, text in said.items()), field=first)
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    if close:
+        return f"unknown field; did you mean {close[0]}?"
+    return f"unknown field; known are {', '.join(known)}" if known else "unknown field"
 
 
 def _shown(name: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_nodes.errors import InputValidationError, validation_error
 from agent_nodes.messages import ApiKind
-from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, submission_of
+from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentOutputPayload, AgentPermissionPolicy, submission_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -66,7 +66,7 @@ def checked_model(model: type[Model], values: Mapping[str, Any], *, where: str) 
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise validation_error(error, where=where) from None
+        raise validation_error(error, where=where, known=list(model.model_fields)) from None
 
 
 def checked_input(value: Any) -> AgentInput:
@@ -74,7 +74,9 @@ def checked_input(value: Any) -> AgentInput:
         return value
     if isinstance(value, Mapping):
         return checked_model(AgentInput, value, where="input")  # pyright: ignore[reportUnknownArgumentType]
-    raise InputValidationError(f"input: expected a prompt, a dict or an AgentInput, got {type(value).__name__}")
+    hint = "; an input node turns it into one" if isinstance(value, AgentOutputPayload) else ""
+    what = type(value).__name__
+    raise InputValidationError(f"input: expected a prompt, a dict or an AgentInput, got {what}{hint}", field="input")
 
 
 def agent_input(value: Any) -> AgentInput:

@@ -384,6 +384,12 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 class _Opening:
     """``await`` it for the runtime, or use it as an async context manager that closes it."""
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"create_agent(...) has no {name!r} before it is open: `agent = await create_agent(...)` "
+            "or `async with create_agent(...) as agent:`"
+        )
+
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, AgentRuntime]]) -> None:
         self._open = opened
         self._runtime: AgentRuntime | None = None

@@ -264,6 +264,8 @@ async def test_du_07_a_file_that_is_no_sound_session_is_refused_untouched(what, 
         await create_agent(provider="demo", database_path=path)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == before
+    if what == "text":
+        assert list(tmp_path.iterdir()) == [path]
     async with scripted("text: fine", database_path=tmp_path / "other.sqlite") as agent:
         assert (await take(agent.run("go"))).text == "fine"
 
@@ -342,3 +344,31 @@ async def test_the_demo_model_answers_from_the_files_it_read(tmp_path):
         assert "lamps along the quay" in outcome.text
         assert "start:ls" in outcome.brief()
         assert "start:read" in outcome.brief()
+
+
+async def test_an_agent_that_was_not_awaited_says_so():
+    with pytest.raises(AttributeError, match="await create_agent"):
+        create_agent(provider="demo").run("hi")  # type: ignore[attr-defined]
+
+
+async def test_a_misspelt_option_is_told_what_it_is_close_to():
+    with pytest.raises(InputValidationError, match="did you mean provider"):
+        await create_agent(provder="demo")  # type: ignore[call-arg]
+
+
+async def test_a_tool_knows_its_session_turn_and_call_by_names_that_are_unique_everywhere(tmp_path):
+    seen: list[Any] = []
+
+    async def look(arguments: dict[str, Any], context: Any) -> str:
+        seen.append(context)
+        return "x"
+
+    for name in ("a", "b"):
+        async with scripted(
+            "call: look", "text: done", database_path=tmp_path / name, extra_tools=[tool("look", look)]
+        ) as agent:
+            outcome = await take(agent.run({"prompt": "go", "request_id": "r"}))
+            assert seen[-1].session_id == agent.session_id
+            assert outcome.of("tool")[0].tool_call_id == seen[-1].tool_call_id
+    assert [context.request_id for context in seen] == ["r", "r"]
+    assert seen[0].tool_call_id != seen[1].tool_call_id

@@ -82,7 +82,7 @@ class Harness:
         scheduler = Scheduler(DEFINITIONS)
         projection = Projection(scheduler.put)
         main = 1
-        session_id, state, tasks, turns = await line.read(lambda tx: (_session_id(tx), *_live(tx, main)))
+        session_id, state, tasks, turns = await line.read(lambda tx: (reads.session_id(tx), *_live(tx, main)))
         if not session_id:
             session_id = await _create(line, config, names)
         context = projection.contexts[main] = Context()
@@ -284,7 +284,7 @@ class Harness:
             if task is None:
                 continue
             for call in [t for t in engine.projection.tasks.values() if t.owner_task == task.id]:
-                drop_progress(tx, tool_task.tool_call_id(call))
+                drop_progress(tx, tool_task.output_stream(call))
                 # A call that never started is not shown: the model alone is told what became of it.
                 shown = call.status != "waiting"
                 entry, _ = tool_task.settle(engine, tx, call, tool_task.stopped_result(call), shown=shown)
@@ -330,11 +330,6 @@ def _mark(tx: Tx, task_id: int) -> None:
 def _make_pending(tx: Tx, tasks: Sequence[Task]) -> None:
     tx.run(_sql.TASKS_PENDING)
     tx.changes.extend(replace(task, status="pending") for task in tasks)
-
-
-def _session_id(tx: Tx) -> str:
-    """The session's own id; empty in a new file."""
-    return str(dict(zip(_sql.INSERT_META.names, tx.rows(_sql.SESSION)[0], strict=True))["session_id"])
 
 
 async def _create(line: Line, config: EngineConfig, names: SessionNames) -> str:

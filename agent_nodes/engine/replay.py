@@ -18,6 +18,7 @@ from agent_nodes.store.records import Task, Turn, UsageRow
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
+    session_id: str
     turn: Turn
     entries: Sequence[EntryRow]
     activity: Sequence[ActivityRow]
@@ -38,9 +39,9 @@ class StoredTurn:
                 continue
             task = self.tasks.get(row.task_id or 0)
             if row.type == "tool_start" and task is not None:
-                out.append(start_event(task))
+                out.append(start_event(self.session_id, task))
             elif row.type == "tool_end" and task is not None:
-                out.append(end_event(task, results[task.id]))
+                out.append(end_event(self.session_id, task, results[task.id]))
         turn = self.turn
         if turn.context_used is not None and turn.context_total is not None:
             out.append(ContextUsageEvent(turn.context_used, turn.context_total))
@@ -54,4 +55,6 @@ def stored_turn(tx: Tx, turn: Turn) -> StoredTurn:
     activity = reads.turn_activity(tx, turn.id)
     last = turn.last_entry if turn.status == "answered" and turn.last_entry is not None else NEWEST
     tasks = {row.task_id: reads.task(tx, row.task_id) for row in activity if row.task_id is not None}
-    return StoredTurn(turn, reads.turn_entries(tx, turn, last), activity, tasks, reads.turn_usage(tx, turn.id))
+    return StoredTurn(
+        reads.session_id(tx), turn, reads.turn_entries(tx, turn, last), activity, tasks, reads.turn_usage(tx, turn.id)
+    )

@@ -106,23 +106,29 @@ def _new_task(tx: Tx, owner: Task, item: Plan, status: TaskStatus) -> Task:
     return add_task(tx, task)
 
 
-def tool_call_id(task: Task) -> str:
-    """The id hosts see: ours, unique in the session, the same whenever this call is shown."""
+def tool_call_id(session_id: str, task: Task) -> str:
+    """The id hosts and tools see: ours, unique over all sessions, the same whenever this call is shown."""
+    return f"call-{session_id}-{task.id}"
+
+
+def output_stream(task: Task) -> str:
+    """The name of the call's progress rows."""
     return f"call-{task.id}"
 
 
 def started(engine: Engine, tx: Tx, task: Task) -> None:
     turn = engine.turn(task)
     add_activity(tx, turn, "tool_start", task_id=task.id)
-    tx.changes.append(Show(turn.id, [start_event(task)]))
+    tx.changes.append(Show(turn.id, [start_event(engine.session_id, task)]))
 
 
-def start_event(task: Task) -> ToolEvent:
-    return ToolEvent("start", tool_call_id(task), task.tool or "", arguments=task.input)
+def start_event(session_id: str, task: Task) -> ToolEvent:
+    return ToolEvent("start", tool_call_id(session_id, task), task.tool or "", arguments=task.input)
 
 
-def end_event(task: Task, message: ToolResultMessage) -> ToolEvent:
-    return ToolEvent("end", tool_call_id(task), message.name, result=message.text, is_error=message.is_error)
+def end_event(session_id: str, task: Task, message: ToolResultMessage) -> ToolEvent:
+    call_id = tool_call_id(session_id, task)
+    return ToolEvent("end", call_id, message.name, result=message.text, is_error=message.is_error)
 
 
 def settle(
@@ -134,7 +140,7 @@ def settle(
     if shown:
         turn = engine.turn(task)
         add_activity(tx, turn, "tool_end", {"is_error": True} if result.is_error else None, task_id=task.id)
-        tx.changes.append(Show(turn.id, [end_event(task, message)]))
+        tx.changes.append(Show(turn.id, [end_event(engine.session_id, task, message)]))
     return entry, end_task(tx, task)
 
 
@@ -148,7 +154,7 @@ def wake(engine: Engine, tx: Tx, task: Task) -> None:
 
 async def execute(engine: Engine, task: Task) -> None:
     tool = engine.config.tools.get(task.tool or "")
-    progress = Progress(engine, tool_call_id(task), output=True)
+    progress = Progress(engine, output_stream(task), output=True)
     if task.status == "pending":
         lost = await _left_behind(engine, task, tool)
         if lost is not None:
@@ -173,7 +179,7 @@ async def _left_behind(engine: Engine, task: Task, tool: AgentTool | None) -> Ag
     await asyncio.to_thread(sweep, marker(engine, task))
     if task.replay == "safe" and tool is not None and tool.replay == "safe":
         return None
-    rows = await engine.line.read(lambda tx: reads.progress(tx, tool_call_id(task)))
+    rows = await engine.line.read(lambda tx: reads.progress(tx, output_stream(task)))
     output = "".join(delta for _, _, delta in rows)
     text = f"{_UNKNOWN_OUTCOME}\nIts output until then:\n{output}" if output else _UNKNOWN_OUTCOME
     return failed(text)
@@ -193,12 +199,14 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         return failed(f"The tool {task.tool!r} is not available any more.")
     output = _Output(engine, task, progress)
     context = ToolContext(
-        tool_call_id=tool_call_id(task),
+        tool_call_id=tool_call_id(engine.session_id, task),
         workdir=engine.config.workdir,
         roots=engine.config.roots,
         signal=engine.projection.signal(task.turn_id or 0),
         update=output.update,
         environment={MARKER: marker(engine, task)},
+        session_id=engine.session_id,
+        request_id=engine.turn(task).request_id,
     )
     # A task of its own: a tool that cancels itself is told from a call that is cancelled by us.
     call = asyncio.ensure_future(_call(tool, task.input, context))
@@ -267,7 +275,7 @@ class _Output:
         with suppress(AgentError):  # a store that fails is told when the result is committed
             self._progress.add([TextDelta(piece, 0)])
         task = self._task
-        event = ToolEvent("update", tool_call_id(task), task.tool or "", output=piece)
+        event = ToolEvent("update", tool_call_id(self._engine.session_id, task), task.tool or "", output=piece)
         self._engine.projection.show(task.turn_id or 0, [event])
 
     def close(self) -> None:
@@ -327,7 +335,7 @@ class Results:
             tip = 0
             for task, result, stored, _ in items:
                 if stored:
-                    drop_progress(tx, tool_call_id(task))
+                    drop_progress(tx, output_stream(task))
                 tip, woken = settle(engine, tx, task, result)
                 free += woken
             set_tip(tx, items[0][0].target_id, tip)

@@ -12,7 +12,7 @@ from agent_nodes.engine.harness import SessionNames
 from agent_nodes.engine.inbox import turn_of
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, TurnFailed
 from agent_nodes.host import AgentHost, host_of
-from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings
+from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings, TaskOptions
 from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
 from agent_nodes.runtime_options import AgentOptionsDict, Options, agent_options
@@ -121,6 +121,11 @@ def _options(given: AgentOptionsDict) -> Options:
                 f"create_agent_node: {option}: a node's session is found by project, conversation_id and session_key, "
                 "under AGENT_NODES_HOME; leave this out, or use create_agent",
                 field=option,
+            )
+    for option in given:
+        if option in TaskOptions.__annotations__:
+            raise InputValidationError(
+                f"create_agent_node: {option}: an option of the task; use node.with_options({option}=...)", field=option
             )
     return agent_options(given)
 

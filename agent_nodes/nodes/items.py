@@ -86,7 +86,8 @@ class _Rows:
 
     def tool(self, stored: StoredTurn, row: ActivityRow, result: ToolResultMessage | None) -> None:
         task = stored.tasks[row.task_id or 0]
-        content: JsonObject = {"tool_call_id": tool_call_id(task), "name": task.tool or "", "arguments": task.input}
+        call_id = tool_call_id(stored.session_id, task)
+        content: JsonObject = {"tool_call_id": call_id, "name": task.tool or "", "arguments": task.input}
         if result is None:
             self.add("tool", "in_progress", content)
         else:

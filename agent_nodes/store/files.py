@@ -84,6 +84,19 @@ def prepare(path: Path) -> None:
         _check(path, status.st_size)
 
 
+def refuse_foreign(path: Path) -> None:
+    """Raises ``SessionFileError`` for a file that is plainly no database; what cannot be read is judged later."""
+    try:
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            header = file.read(len(_MAGIC))
+    except OSError:
+        return
+    if header and not header.startswith(_MAGIC):
+        raise faults.foreign(str(path), "it does not begin as an SQLite database does")
+
+
 def _create(path: Path) -> None:
     from agent_nodes.store import _empty
 

@@ -37,6 +37,11 @@ class EntryRow:
     message: Message
 
 
+def session_id(tx: Tx) -> str:
+    """The session's own id; empty in a file that was only just made."""
+    return str(dict(zip(_sql.INSERT_META.names, tx.rows(_sql.SESSION)[0], strict=True))["session_id"])
+
+
 def target_state(tx: Tx, target_id: int) -> TargetState:
     row = tx.rows(_sql.TARGET, id=target_id)[0]
     columns = dict(zip(_sql.INSERT_TARGET.names, row, strict=True))

@@ -64,6 +64,7 @@ class SqliteStorage:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise faults.file_error(error, str(path)) from error
+        files.refuse_foreign(path)  # before a lock file is laid beside it
         lock = OwnerLock.acquire(path)
         try:
             files.prepare(path)

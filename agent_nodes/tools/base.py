@@ -38,6 +38,8 @@ class AgentToolResult:
 class ToolContext:
     """The surroundings of one call.
 
+    ``tool_call_id`` is unique over all sessions and the same when the call is repeated: a key for what must happen once
+    elsewhere. ``session_id`` and ``request_id`` together are that for the turn.
     ``roots`` are the real folders that file tools may reach, None for no limit. ``signal`` is set when the turn is
     stopped. ``update`` shows output while the call runs (text, appended). ``environment`` is what child processes get
     on top of ours: it carries the marker by which recovery finds what a crash left behind.
@@ -49,6 +51,8 @@ class ToolContext:
     signal: AbortSignal
     update: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    session_id: str = ""
+    request_id: str = ""
 
 
 ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]

@@ -226,3 +226,8 @@ async def test_an_empty_session_key_is_refused_before_anything_is_opened(model: 
     with pytest.raises(InputValidationError, match="session_key"):
         await create_agent_node(session_key=lambda _: "", **model)("hi")
     assert list_session_files() == []
+
+
+def test_an_option_of_the_task_is_sent_where_it_belongs():
+    with pytest.raises(InputValidationError, match="with_options"):
+        create_agent_node(provider="demo", retries=2)  # type: ignore[call-arg]

@@ -1,7 +1,8 @@
 """The demo model: a script computed from the request, so that the first command works without a key.
 
-It drives the real loop: it lists the working directory and reads a few text files through the tools it is offered, and
-says nothing but what their results hold. The same request always gives the same answer.
+It drives the real loop: it lists the working directory and reads a few text files through the tools it is offered, or
+calls the caller's own tools that the prompt names, and says nothing but what their results hold. The same request
+always gives the same answer.
 """
 
 from __future__ import annotations
@@ -21,10 +22,26 @@ from agent_nodes.messages import (
     TextBlock,
     ToolCall,
     ToolResultMessage,
+    ToolSpec,
     Usage,
     UserMessage,
 )
 from agent_nodes.providers.base import Failed, Failure, ModelEvent, ModelRequest
+from agent_nodes.providers.demo_tools import (
+    BEFORE,
+    BEHIND,
+    BUILT_IN,
+    CONTROL,
+    FILLED_IN,
+    MAX_QUOTE,
+    calls_named,
+    filled_in,
+    first_line,
+    how_to_call,
+    lines,
+    own_tools,
+    tell_call,
+)
 from agent_nodes.providers.script import Call, Report, Say, Step, Stop
 from agent_nodes.providers.scripted import call_ids, play
 
@@ -39,7 +56,6 @@ _MAX_PROMPT = 4_000  # characters in which names are looked for; the patterns ar
 _MAX_READS = 2
 _READ_LINES = 200
 _MAX_NAMES = 12
-_MAX_QUOTE = 200
 _CHARS_PER_TOKEN = 4
 _CHARS_PER_IMAGE = 4_000
 
@@ -49,14 +65,11 @@ _TEXT_FILE = re.compile(
     r"|(license|makefile|dockerfile|changelog)\Z",
     re.IGNORECASE,
 )
-# ASCII borders: in many languages a particle follows a file name without a blank.
-_BEFORE, _BEHIND = r"(?<![A-Za-z0-9_:/.~-])", r"(?![A-Za-z0-9_/-])"
-_PATH = re.compile(_BEFORE + r"(?:/|[\w.~-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,7}" + _BEHIND)
-_FOLDER = re.compile(_BEFORE + r"/?(?:[\w.~-]+/)+(?![\w/.-])")
+_PATH = re.compile(BEFORE + r"(?:/|[\w.~-]+/)*[\w-]{2,}(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,7}" + BEHIND)
+_FOLDER = re.compile(BEFORE + r"/?(?:[\w.~-]+/)+(?![\w/.-])")
 _LOOK = re.compile(r"\b(folders?|director(y|ies)|files?|list|ls)\b", re.IGNORECASE)
 _NOTE = re.compile(r"[\[(].*[\])]\Z|\.\.\.|…")
 _CUT = re.compile(r"\b(more|limit|cut|truncated|left out)\b", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x7f]")
 _QUOTABLE = re.compile(r"(?=.*\w)[^\ufffd]*\Z")
 _TERM = re.compile(r"\w{4,}")
 _COMMON = frozenset(
@@ -106,7 +119,7 @@ class DemoProvider:
 
 
 def demo(request: ModelRequest) -> list[Step]:
-    """What the demo model does next: calls of ``ls`` or ``read``, or the answer of the turn."""
+    """What the demo model does next: calls of tools, or the answer of the turn."""
     at = max((i for i, message in enumerate(request.messages) if _is_prompt(message)), default=-1)
     scene = _scene(request, at)
     calls = _calls(scene)
@@ -127,10 +140,12 @@ def demo(request: ModelRequest) -> list[Step]:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the tools said: the last result for each listed folder and each read path, the newest last."""
+    """What the tools said: the last result for each listed folder and each read path, the newest last, and of tools
+    of the caller's own each call."""
 
     folders: dict[str, ToolResultMessage] = field(default_factory=dict[str, ToolResultMessage])
     files: dict[str, ToolResultMessage] = field(default_factory=dict[str, ToolResultMessage])
+    own: list[tuple[ToolCall, ToolResultMessage]] = field(default_factory=list[tuple[ToolCall, ToolResultMessage]])
 
     def add(self, call: ToolCall, result: ToolResultMessage) -> None:
         known = {"ls": self.folders, "read": self.files}.get(call.name)
@@ -138,6 +153,8 @@ class _Seen:
             path = str(call.arguments.get("path", "."))
             known.pop(path, None)
             known[path] = result
+        elif call.name not in BUILT_IN:
+            self.own.append((call, result))
 
     def listed(self) -> list[str]:
         """The paths of all files in the listings, those of the newest first."""
@@ -152,6 +169,7 @@ class _Scene:
     prompt: str
     pictures: bool
     tools: frozenset[str]
+    own: tuple[ToolSpec, ...]
     before: _Seen
     now: _Seen
 
@@ -187,13 +205,16 @@ def _scene(request: ModelRequest, at: int) -> _Scene:
     content = message.content if at >= 0 and isinstance(message := request.messages[at], UserMessage) else ()
     prompt = "\n".join(block.text for block in content if isinstance(block, TextBlock))[:_MAX_PROMPT]
     pictures = any(isinstance(block, ImageBlock) for block in content)
-    return _Scene(prompt, pictures, frozenset(tool.name for tool in request.system.tools), before, now)
+    tools = request.system.tools
+    return _Scene(prompt, pictures, frozenset(tool.name for tool in tools), tuple(own_tools(tools)), before, now)
 
 
 def _calls(scene: _Scene) -> list[Call]:
-    """One look at a folder, then one round of reads; nothing more in a turn."""
-    if scene.now.files:
+    """The caller's tools that the prompt names; without any one look at a folder, then one round of reads."""
+    if scene.now.files or scene.now.own:
         return []
+    if called := calls_named(scene.prompt, scene.own, next(iter(scene.named), None)):
+        return called
     if "ls" in scene.tools and not scene.now.folders and _wants_look(scene):
         return [_call("ls", path=scene.folder)]
     if "read" in scene.tools:
@@ -230,7 +251,7 @@ def _named(prompt: str, known: Sequence[str]) -> list[str]:
     for path in known:
         for name in (path, PurePosixPath(path).name):
             # The plain search first: a pattern for each of hundreds of names would take long.
-            if name.casefold() in folded and (hit := re.search(_BEFORE + re.escape(name) + _BEHIND, prompt, re.I)):
+            if name.casefold() in folded and (hit := re.search(BEFORE + re.escape(name) + BEHIND, prompt, re.I)):
                 found.setdefault(hit.start(), path)
                 break
     for hit in _PATH.finditer(prompt):
@@ -271,14 +292,21 @@ def _answer(scene: _Scene) -> Iterator[str]:
             yield "I see no file there of which I know that it is text, so I read none."
         else:
             yield "I was offered no tool that reads files, so the names are all I can tell."
-    if not scene.now.folders and not scene.now.files:
+    for call, result in scene.now.own:
+        yield tell_call(call, result)
+    if scene.now.own:
+        if filled_in(scene.prompt, [call for call, _ in scene.now.own]):
+            yield FILLED_IN
+    elif not scene.now.folders and not scene.now.files:
         yield from _recall(scene)
+    if scene.own and not scene.now.own:
+        yield how_to_call(scene.own)
     yield _OUTRO
 
 
 def _recall(scene: _Scene) -> Iterator[str]:
     """An answer without a new look: what is known from before, and what could be asked."""
-    if not scene.tools & {"ls", "read"}:
+    if not scene.own and not scene.tools & {"ls", "read"}:
         yield "I was offered no tool that lists or reads files, so I cannot look at any."
     known = [(path, result) for path, result in scene.before.files.items() if not result.is_error]
     for path, result in known[-1:]:
@@ -293,12 +321,12 @@ def _recall(scene: _Scene) -> Iterator[str]:
 def _tell_folder(folder: str, result: ToolResultMessage) -> str:
     label = _folder_label(folder)
     if result.is_error:
-        return f"I could not list {label}: {_first_line(result.text)}"
+        return f"I could not list {label}: {first_line(result.text)}"
     names = _names(result)
     if not names:
         return f"I looked at {label}: it is empty, so there is nothing to read."
     folders = sum(name.endswith("/") for name in names)
-    cut = any(_NOTE.match(line) and _CUT.search(line) for line in _lines(result.text))
+    cut = any(_NOTE.match(line) and _CUT.search(line) for line in lines(result.text))
     shown = ", ".join(f"`{name}`" for name in names[:_MAX_NAMES])
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     counts = f"{_count(len(names) - folders, 'file')} and {_count(folders, 'folder')}"
@@ -307,17 +335,17 @@ def _tell_folder(folder: str, result: ToolResultMessage) -> str:
 
 def _tell_file(path: str, result: ToolResultMessage, prompt: str) -> str:
     if result.is_error:
-        return f"I could not read `{path}`: {_first_line(result.text)}"
+        return f"I could not read `{path}`: {first_line(result.text)}"
     if any(isinstance(block, ImageBlock) for block in result.content):
         return f"`{path}` is a picture, and I cannot see pictures."
-    if _CONTROL.search(result.text):
+    if CONTROL.search(result.text):
         return f"`{path}` does not look like text, so I quote nothing from it."
     line = _quote(result.text, prompt, path)
     if not line:
-        first = _first_line(result.text)
+        first = first_line(result.text)
         note = f": {first.strip('[]()')}" if _NOTE.match(first) else ""
         return f"`{path}` holds no line that I could quote{note}."
-    return f"In `{path}` I read:\n\n> {line if len(line) <= _MAX_QUOTE else line[:_MAX_QUOTE] + ' …'}"
+    return f"In `{path}` I read:\n\n> {line if len(line) <= MAX_QUOTE else line[:MAX_QUOTE] + ' …'}"
 
 
 def _quote(text: str, prompt: str, path: str) -> str:
@@ -327,25 +355,16 @@ def _quote(text: str, prompt: str, path: str) -> str:
     def worth(line: str) -> tuple[int, bool]:
         return len(terms.intersection(_TERM.findall(line.casefold()))), len(line.split()) >= 3 and line[0].isalnum()
 
-    lines = [line for line in _lines(text) if not _NOTE.match(line) and _QUOTABLE.match(line)]
-    return max(lines, key=worth, default="")
+    quotable = [line for line in lines(text) if not _NOTE.match(line) and _QUOTABLE.match(line)]
+    return max(quotable, key=worth, default="")
 
 
 def _names(result: ToolResultMessage) -> list[str]:
     """The entries of a listing, folders with a slash behind them, links without their target; notes are no entries."""
     if result.is_error:
         return []
-    entries = [line.partition(" -> ") for line in _lines(result.text) if not _NOTE.match(line)]
+    entries = [line.partition(" -> ") for line in lines(result.text) if not _NOTE.match(line)]
     return [name + "/" if target.endswith("/") else name for name, _, target in entries]
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.split("\n") if line.strip()]
-
-
-def _first_line(text: str) -> str:
-    line = next(iter(_lines(text)), "the tool gave no reason")
-    return line if len(line) <= _MAX_QUOTE else line[:_MAX_QUOTE] + " …"
 
 
 def _folder_label(folder: str) -> str:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +25,11 @@ from agent_nodes.messages import (
 )
 from agent_nodes.providers.base import EncodedPrefix, Failed, Finished, Fold, ModelEntry, ModelRequest, UsageUpdate
 from agent_nodes.providers.demo import DEMO_MODELS, DemoProvider
+from agent_nodes.providers.demo_tools import BUILT_IN, sample
 from agent_nodes.providers.scripted import check_history
 from agent_nodes.tools.base import AgentTool, ToolContext
 from agent_nodes.tools.files import LS, READ
+from agent_nodes.tools.policy import builtin_tools
 from tests.fakes.clock import FakeClock
 
 pytestmark = pytest.mark.feature("C06")
@@ -361,6 +365,185 @@ async def test_an_unknown_model_fails_by_name(folder: Path):
     assert "demo, demo-slow" in event.failure.message
 
 
+# -- tools of the caller's own -----------------------------------------------------------------------------------------
+
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+NOTHING = {"type": "object"}
+
+
+def own(name: str, parameters: dict[str, Any] = NOTHING, result: str | None = None) -> AgentTool:
+    """A tool whose result is ``result``, or the arguments it got."""
+
+    async def execute(arguments: dict[str, Any], _: ToolContext) -> str:
+        return f"{name} got {sorted(arguments.items())}" if result is None else result
+
+    return AgentTool(name=name, description="", parameters=parameters, execute=execute)
+
+
+def made(talk: Talk) -> list[tuple[str, dict[str, Any]]]:
+    return [(call.name, call.arguments) for call in talk.called]
+
+
+def test_the_demo_knows_which_tools_are_built_in():
+    assert {tool.name for tool in builtin_tools()} == BUILT_IN
+
+
+async def test_an_own_tool_that_the_prompt_names_is_called_with_the_json_object_of_the_prompt(folder: Path):
+    talk = Talk(folder, (*TOOLS, own("ledger", AMOUNT)))
+    answer = await talk.ask('Call ledger with {"amount": 7, "note": {"of": ["x"]}}, please.')
+    assert made(talk) == [("ledger", {"amount": 7, "note": {"of": ["x"]}})]
+    assert "> ledger got [('amount', 7), ('note', {'of': ['x']})]" in answer
+    assert "I filled in" not in answer
+    assert "demo model" in answer
+
+
+async def test_without_an_object_the_arguments_come_from_the_schema_and_the_answer_says_so(folder: Path):
+    talk = Talk(folder, (own("ledger", AMOUNT),))
+    answer = await talk.ask("Please use the ledger.")
+    assert made(talk) == [("ledger", {"amount": 1})]
+    assert "> ledger got [('amount', 1)]" in answer
+    assert "a JSON object behind the tool's name" in answer
+
+
+async def test_the_answer_says_so_also_where_only_another_call_was_given_an_object(folder: Path):
+    answer = await Talk(folder, (own("add", AMOUNT), own("take", AMOUNT))).ask('take {"amount": 2} and add')
+    assert "a JSON object behind the tool's name" in answer
+
+
+async def test_a_tool_without_arguments_needs_no_word_about_them(folder: Path):
+    talk = Talk(folder, (own("ledger"),))
+    answer = await talk.ask("ledger!")
+    assert made(talk) == [("ledger", {})]
+    assert "I filled in" not in answer
+
+
+@pytest.mark.parametrize(
+    ("prompt", "value"),
+    [
+        ("look_up: the price of basil.", "the price of basil"),
+        ("How many words has README.md? Use look_up.", "README.md"),
+        ("Use look_up on the file README.md", "README.md"),
+        ("look_up", "demo"),
+    ],
+)
+async def test_strings_are_the_file_that_is_named_or_the_words_behind_the_name(folder: Path, prompt: str, value: str):
+    talk = Talk(folder, (own("look_up", PATH),))
+    await talk.ask(prompt)
+    assert made(talk) == [("look_up", {"path": value})]
+
+
+async def test_several_named_tools_are_called_in_one_round_each_with_what_stands_behind_it(folder: Path):
+    talk = Talk(folder, (own("add", AMOUNT), own("take", AMOUNT), own("other")))
+    answer = await talk.ask('First take {"amount": 2}, then add {"amount": 3, "note": "other"}.')
+    assert made(talk) == [("take", {"amount": 2}), ("add", {"amount": 3, "note": "other"})]
+    assert sum(isinstance(message, AssistantMessage) for message in talk.messages) == 2
+    assert answer.index("> take got") < answer.index("> add got")
+
+
+@pytest.mark.parametrize("prompt", ["ledgers", "my-ledger", "ledger.txt", "x/ledger", "What is in docs/?", "ledger_2"])
+async def test_a_tool_is_named_by_the_whole_word_alone(folder: Path, prompt: str):
+    talk = Talk(folder, (*TOOLS, own("ledger", AMOUNT)))
+    answer = await talk.ask(prompt)
+    assert "ledger" not in [call.name for call in talk.called]
+    assert (
+        'I call `ledger` when the prompt names it, best with its arguments behind the name: `ledger {"amount": 1}`.'
+        in (answer)
+    )
+
+
+@pytest.mark.parametrize("prompt", ["Ledger, please", "ledger를 불러 주세요", "`ledger`", "Call the (ledger)."])
+async def test_a_name_is_found_whatever_stands_around_it(folder: Path, prompt: str):
+    talk = Talk(folder, (*TOOLS, own("ledger")))
+    await talk.ask(prompt)
+    assert made(talk) == [("ledger", {})]
+
+
+async def test_of_names_that_differ_by_case_the_exact_one_is_called(folder: Path):
+    talk = Talk(folder, (own("Ledger"), own("ledger")))
+    await talk.ask("ledger")
+    assert made(talk) == [("ledger", {})]
+
+
+async def test_with_own_tools_alone_it_says_how_to_call_one_and_not_that_there_is_none(folder: Path):
+    answer = await Talk(folder, (own("ledger", AMOUNT), own("rain"))).ask("What is in this folder?")
+    assert "no tool" not in answer
+    assert "I call one of `ledger`, `rain` when the prompt names it" in answer
+
+
+async def test_a_failed_an_empty_and_a_binary_result_are_told(folder: Path):
+    async def fail(*_) -> str:
+        raise OSError("no paper\nsecond line")
+
+    broken = AgentTool(name="print_it", description="", parameters=NOTHING, execute=fail)
+    talk = Talk(folder, (broken, own("hush", result=""), own("noise", result="a\x01b")))
+    answer = await talk.ask("print_it, hush and noise")
+    assert "I called `print_it` with `{}`, and it failed: no paper\n" in answer + "\n"
+    assert "I called `hush` with `{}`. Its result is empty." in answer
+    assert "I called `noise` with `{}`. Its result does not look like text" in answer
+
+
+async def test_a_long_result_is_quoted_in_part(folder: Path):
+    answer = await Talk(folder, (own("novel", result="a long line " * 50 + "\nline\n" * 50),)).ask("novel")
+    assert len(answer) < 1_000
+    assert answer.count("> line") == 11
+    assert "\n> …" in answer
+
+
+async def test_the_next_prompt_is_a_new_one(folder: Path):
+    talk = Talk(folder, (*TOOLS, own("ledger", AMOUNT)))
+    await talk.ask('ledger {"amount": 7}')
+    answer = await talk.ask("What is in this folder?")
+    assert talk.calls() == [("ls", "."), ("read", "README.md"), ("read", "boats.py")]
+    assert "ledger got" not in answer
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": {"type": "string"}, "b": {"type": "number"}, "c": {"type": "boolean"}, "d": {"type": "array"}},
+        {"a": {"enum": ["red", "green"]}, "b": {"const": 7}, "c": {"type": "integer", "default": 5}},
+        {"a": {"type": ["null", "string"]}, "b": {"type": "null"}, "c": {"type": ["integer", "null"]}},
+        {"a": {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "b": {}, "c": True},
+        {"a": {"$ref": "#/$defs/Size"}, "b": {"allOf": [{"$ref": "#/$defs/Place"}]}},
+        {"a": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}},
+    ],
+)
+def test_filled_in_arguments_fit_the_schema(properties: dict[str, Any]):
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {**properties, "left_out": {"type": "integer"}},
+        "required": [*properties],
+        "$defs": {
+            "Size": {"enum": ["s", "m"]},
+            "Place": {"type": "object", "properties": {"size": {"$ref": "#/$defs/Size"}}, "required": ["size"]},
+        },
+    }
+    arguments = sample(schema, "some words")
+    assert list(arguments) == [*properties]
+    jsonschema_rs.validator_for(schema).validate(arguments)
+
+
+def test_a_schema_that_nothing_fits_is_given_up():
+    loop = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+    assert "a" in sample(loop)
+    assert sample({"type": "object", "properties": {"a": {"$ref": "#/$defs/lost"}}, "required": ["a"]}) == {"a": "demo"}
+    assert sample({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}, "required": ["a"]})
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', "{'a': 1}", '{"a":' * 700, "{" * 3_000, "{]"])
+async def test_what_is_no_json_object_is_none(folder: Path, text: str):
+    talk = Talk(folder, (own("ledger", AMOUNT),))
+    await talk.ask("ledger " + text)
+    assert made(talk) == [("ledger", {"amount": 1})]
+
+
+async def test_half_a_surrogate_pair_in_the_object_is_replaced(folder: Path):
+    talk = Talk(folder, (own("ledger"),))
+    await talk.ask(r'ledger {"a": "\ud800"}')
+    assert made(talk) == [("ledger", {"a": "\ufffd"})]
+
+
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=80)
 
 
@@ -377,11 +560,12 @@ def test_any_prompt_and_any_result_lead_to_an_answer(prompt: str, listing: str, 
     tools = [
         AgentTool(name="ls", description="", parameters={"type": "object"}, execute=ls),
         AgentTool(name="read", description="", parameters={"type": "object"}, execute=read),
+        AgentTool(name="own", description="", parameters=PATH, execute=read),
     ]
 
     async def run() -> None:
         talk = Talk(Path(), tools)
-        for text in (prompt, "Read " + listing):
+        for text in (prompt, "Read " + listing, "own " + prompt):
             assert "demo model" in await talk.ask(text)
 
     asyncio.run(run())

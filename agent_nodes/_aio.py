@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -23,6 +24,34 @@ async def finish(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return task.result()
+
+
+def run_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run ``work`` in a thread of its own. One that never ends holds up nothing else, nor the end of the program."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:  # no future can carry the first two
+            odd = isinstance(error, StopIteration | GeneratorExit)
+            future.set_exception(RuntimeError(f"{type(error).__name__}: {error}") if odd else error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = context.run(work)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="agent-nodes-call", daemon=True).start()
+    return future
 
 
 class AbortSignal:

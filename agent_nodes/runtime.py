@@ -251,9 +251,7 @@ class AgentRun:
         except Exception as error:
             await finish(self._runtime.harness.fail(error))
             name = getattr(hook, "__name__", "hook")
-            raise RuntimeFailure(
-                f"The host's {name} failed ({type(error).__name__}: {error}); the turn ended."
-            ) from error
+            raise RuntimeFailure(f"The host's {name} failed ({_line(error)}); the turn ended.") from error
 
     async def _leave(self, submitted: Submitted | None) -> None:
         """The loop was left: a stop, unless its task is being cancelled, which is a shutdown."""
@@ -373,6 +371,10 @@ class AgentRuntime:
     def request_stop(self, turn_id: int, signal: Any) -> None:
         reason = getattr(signal, "reason", None)
         self.harness.request_stop(turn_id, reason or "The turn was stopped.")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:2_000]
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

@@ -19,6 +19,7 @@ from agent_nodes import (
     InputValidationError,
     SessionBusy,
     SessionFileError,
+    SessionLost,
     StorageError,
     create_agent,
     memory_storage,
@@ -372,3 +373,26 @@ async def test_a_tool_knows_its_session_turn_and_call_by_names_that_are_unique_e
             assert outcome.of("tool")[0].tool_call_id == seen[-1].tool_call_id
     assert [context.request_id for context in seen] == ["r", "r"]
     assert seen[0].tool_call_id != seen[1].tool_call_id
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed", "replaced"])
+async def test_a_session_file_that_goes_away_ends_the_run_instead_of_losing_it(how, tmp_path):
+    path = tmp_path / "s.sqlite"
+    async with scripted("text: one", "text: two", database_path=path) as agent:
+        await take(agent.run("first"))
+        if how == "deleted":
+            path.unlink()
+        elif how == "renamed":
+            path.rename(tmp_path / "other")
+        else:
+            (tmp_path / "copy").write_bytes(path.read_bytes())
+            (tmp_path / "copy").replace(path)
+        outcome = await take(agent.run("second"))
+        assert isinstance(outcome.error, SessionLost)
+        assert str(path) in str(outcome.error)
+
+
+@pytest.mark.parametrize("address", ["http://a b/", "http://h/\nx", "http://h/\ud800"])
+async def test_an_address_that_none_can_be_is_refused(address):
+    with pytest.raises(InputValidationError, match="base_url"):
+        await create_agent(provider="own", model="m", base_url=address)

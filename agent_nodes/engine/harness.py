@@ -189,6 +189,7 @@ class Harness:
         """The user's stop: marked first, then everything of the turn ends, then that is recorded. Never resumed by
         itself. Where it cannot be stored the work ends all the same, and who follows the turn hears why."""
         engine = self._engine
+        detail = _line(detail)
         task = self._generation(turn_id)
         if task is None:
             return
@@ -213,7 +214,7 @@ class Harness:
 
     async def fail(self, error: Exception) -> None:
         """A failure of the runtime or the host: all unfinished work of this owner ends, with the cause kept."""
-        ending = Ending("runtime_failure", repair_text(f"{type(error).__name__}: {error}"))
+        ending = Ending("runtime_failure", _line(f"{type(error).__name__}: {error}"))
         for turn_id in list(self._engine.projection.turns):
             self._engine.projection.signal(turn_id).set(ending.detail)
         await self._halt(None)
@@ -300,6 +301,11 @@ class Harness:
     def _generation(self, turn_id: int) -> Task | None:
         turn = self._engine.projection.turns.get(turn_id)
         return None if turn is None else self._engine.projection.tasks.get(turn.task_id or 0)
+
+
+def _line(text: str) -> str:
+    """A cause in someone else's words as one line of bounded length."""
+    return " ".join(repair_text(text).split())[:2_000]
 
 
 def _reopens(given: Submission, turn: Turn) -> bool:

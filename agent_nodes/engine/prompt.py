@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent_nodes.messages import repair_text
 from agent_nodes.tools.base import AgentTool
 
 PERSONA = (
@@ -24,5 +25,5 @@ def prompt_sections(system_prompt: str | None, tools: Sequence[AgentTool], workd
     """The sections in order: persona (the caller's own replaces ours), then guidance when there are tools."""
     sections = [system_prompt if system_prompt is not None else PERSONA]
     if tools:
-        sections.append(_GUIDANCE.format(workdir=workdir))
+        sections.append(_GUIDANCE.format(workdir=repair_text(str(workdir))))
     return tuple(section for section in sections if section.strip())

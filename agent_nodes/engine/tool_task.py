@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from agent_nodes._aio import run_in_thread
 from agent_nodes.engine.core import Engine
 from agent_nodes.engine.progress import Progress
 from agent_nodes.engine.projection import Show
@@ -228,7 +229,7 @@ async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) ->
         if inspect.iscoroutinefunction(execute) or inspect.iscoroutinefunction(type(execute).__call__):
             value = await execute(arguments, context)
         else:
-            value = await asyncio.to_thread(_in_thread, execute, arguments, context)
+            value = await run_in_thread(lambda: execute(arguments, context))
             if inspect.isawaitable(value):
                 value = await value
         return result_of(value)
@@ -236,13 +237,6 @@ async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) ->
         raise
     except BaseException as error:
         return failed(_words(error))
-
-
-def _in_thread(execute: Callable[..., object], arguments: JsonObject, context: ToolContext) -> object:
-    try:
-        return execute(arguments, context)
-    except (StopIteration, GeneratorExit) as error:  # no future can carry these
-        raise RuntimeError(_words(error)) from error
 
 
 def _words(error: BaseException) -> str:

@@ -29,6 +29,7 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": "prefect-agent-nodes",
 }
+_ADDRESS = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]*")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 
 
@@ -147,6 +148,10 @@ class HttpWire:
 def _address(base_url: str) -> SplitResult:
     wrong = InputValidationError("base_url must start with http:// or https:// and name a host.", field="base_url")
     try:
+        if not _ADDRESS.fullmatch(base_url):
+            raise InputValidationError(
+                "base_url holds a blank, a control character or one that no address can have.", field="base_url"
+            )
         parts = urlsplit(base_url)
         _ = parts.port  # read here, because it is checked only when it is read
     except ValueError:

@@ -51,7 +51,7 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 def reading(path: Path, *, immutable: bool) -> sqlite3.Connection:
     """A connection that cannot write. ``immutable`` also leaves no companion files, but sees nothing of a log."""
     mode = "immutable=1" if immutable else "mode=ro"
-    return sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, isolation_level=None)
+    return sqlite3.connect(f"file:{quote(os.fsencode(path))}?{mode}", uri=True, isolation_level=None)
 
 
 def log_size(path: Path) -> int:
@@ -62,8 +62,9 @@ def log_size(path: Path) -> int:
         return 0
 
 
-def prepare(path: Path) -> None:
-    """Make ``path`` a session file that can be opened: an absent or empty file becomes a new session.
+def prepare(path: Path) -> bool:
+    """Make ``path`` a session file that can be opened: an absent or empty file becomes a new session. Whether there was
+    no such file before.
 
     Raises ``SessionFileError`` for anything else that is no session of this schema, older or current, and
     ``StorageError`` where the file system refuses. Then nothing has changed.
@@ -82,6 +83,13 @@ def prepare(path: Path) -> None:
         _create(path)
     else:
         _check(path, status.st_size)
+    return status is None
+
+
+def discard(path: Path) -> None:
+    """Take away a session that was made and never begun, closed, under its owner lock."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def refuse_foreign(path: Path) -> None:

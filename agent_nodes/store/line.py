@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from agent_nodes._clock import SYSTEM_CLOCK
@@ -127,6 +128,7 @@ class Line:
         self._execute: Execute = _ended
         self._poison: SessionLost | StorageError | None = None
         self._durable: bool = False
+        self._place: tuple[int, int] | None = None
         self._seq = 0
         self._next_id = 0
 
@@ -267,6 +269,7 @@ class Line:
     def _connect(self, _: _Job) -> None:
         try:
             connection = self._connection = self.storage.connect()
+            self._place = None if self.storage.path is None else _place(self.storage.path)
             schema.prepare(connection, self.label)
             self._execute = execute = connection.cursor().execute
             execute("BEGIN IMMEDIATE")
@@ -295,6 +298,8 @@ class Line:
             result = fn(tx)
             next_id = tx.end()
             self._fence(was, next_id)
+            if durable:
+                self._check_place()
             if observe is not None:
                 observe("commit", job.label)
         except BaseException as error:
@@ -317,6 +322,15 @@ class Line:
             self._poison = SessionLost(
                 f"The session {self.label} was taken over by another owner. Nothing of this step was stored; "
                 "open it again to go on from what the other one left."
+            )
+            raise self._poison
+
+    def _check_place(self) -> None:
+        """What is written to a file that was deleted or replaced would be gone with this process."""
+        if self._place is not None and self.storage.path is not None and _place(self.storage.path) != self._place:
+            self._poison = SessionLost(
+                f"The session file {self.label} was deleted or replaced while it was open. Nothing of this step was "
+                "stored; put the file back and open it again."
             )
             raise self._poison
 
@@ -373,6 +387,8 @@ class Line:
                 if self._poison is None:
                     self._tidy(self._connection)
                 self._connection.close()
+            if self._release is not None and self.commits == 0 and self._poison is None:
+                self.storage.discard()
         finally:
             if self._release is not None:
                 self._release()
@@ -384,6 +400,15 @@ class Line:
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except sqlite3.Error:
             self._roll_back()
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Which file is at ``path`` now; None without one."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _again(error: SessionLost | StorageError) -> AgentError:

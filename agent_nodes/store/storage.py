@@ -30,12 +30,13 @@ class AgentStorage:
 
     ``observe(point, label)`` is called in the writing thread at each commit: ``begin`` before its transaction,
     ``commit`` when all its statements have run, ``committed`` afterwards. What it raises at the first two fails the
-    commit.
+    commit. ``discard`` is called before ``release`` where nothing was committed: it takes away what ``open`` has made.
     """
 
     label: str
     connect: Callable[[], sqlite3.Connection]
     release: Callable[[], None] = _nothing
+    discard: Callable[[], None] = _nothing
     dialect: Literal["sqlite"] = "sqlite"
     path: Path | None = None
     observe: Observer | None = None
@@ -67,11 +68,12 @@ class SqliteStorage:
         files.refuse_foreign(path)  # before a lock file is laid beside it
         lock = OwnerLock.acquire(path)
         try:
-            files.prepare(path)
+            made = files.prepare(path)
         except BaseException:
             lock.release()
             raise
-        return AgentStorage(str(path), lambda: connect(str(path)), lock.release, path=path)
+        discard = (lambda: files.discard(path)) if made else _nothing
+        return AgentStorage(str(path), lambda: connect(str(path)), lock.release, discard, path=path)
 
 
 @dataclass(frozen=True, slots=True)

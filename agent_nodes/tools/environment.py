@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from agent_nodes._aio import run_in_thread
 from agent_nodes.tools.base import ToolContext
 from agent_nodes.tools.bounds import printable
 
@@ -109,7 +110,7 @@ async def off_loop(work: Callable[[Check], T], context: ToolContext) -> T:
             raise ToolError("Stopped before it was done.")
 
     # A future, not a task: whoever cancels all tasks of the loop must not lose sight of the thread.
-    future = asyncio.get_running_loop().run_in_executor(None, work, check)
+    future = run_in_thread(lambda: work(check))
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:

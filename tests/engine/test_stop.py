@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -380,3 +381,48 @@ async def test_closing_twice_at_once_waits_for_the_same_end(tmp_path):
         await task
     async with scripted("text: two", database_path=path) as agent:
         assert (await take(agent.run({"request_id": "r"}))).text == "one two"
+
+
+async def test_hung_plain_tools_hold_up_neither_the_stop_nor_later_turns_nor_built_in_tools(tmp_path):
+    hold = threading.Event()
+
+    def hangs(arguments: dict[str, Any], context: Any) -> str:
+        hold.wait(60)
+        return "late"
+
+    calls = "\n".join(["call: hangs"] * 40)
+    signal = AbortSignal()
+    try:
+        async with scripted(
+            calls, "call: ls", "text: fine", extra_tools=[tool("hangs", hangs)], workdir=tmp_path
+        ) as agent:
+            task = asyncio.ensure_future(take(agent.run("go", AgentHost(abort_signal=signal))))
+            await until(lambda: threading.active_count() > 40)
+            signal.set()
+            assert isinstance((await asyncio.wait_for(task, 20)).error, ExecutionAborted)
+            assert (await asyncio.wait_for(take(agent.run("next")), 20)).text == "fine"
+    finally:
+        hold.set()
+
+
+async def test_closing_the_iterator_gives_the_result_of_a_stop():
+    model = Held("one ")
+    async with scripted(provider=model) as agent:
+        run = agent.run("go")
+        events = aiter(run)
+        await anext(events)
+        await events.aclose()
+        assert run.result is not None
+        assert run.result.status == "aborted"
+
+
+async def test_the_words_of_a_stop_are_one_line():
+    model = Held("one ")
+    signal = AbortSignal()
+    async with scripted(provider=model) as agent:
+        task = asyncio.ensure_future(take(agent.run("go", AgentHost(abort_signal=signal))))
+        await model.reached.wait()
+        signal.set("first\nsecond " + "x" * 10_000)
+        outcome = await task
+        assert str(outcome.error).startswith("first second")
+        assert len(str(outcome.error)) <= 2_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shlex
 import signal
@@ -16,7 +15,8 @@ from agent_nodes._aio import AbortSignal
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError
 from agent_nodes.messages import repair_text
-from agent_nodes.store.locate import session_file
+from agent_nodes.store.locate import check_folder, is_file, session_file
+from agent_nodes.submission import Submission, submission_of
 from conversation.host import PROJECT, SESSION_KEY, ConversationHost, ConversationRun
 from conversation.problems import KEY_VARIABLES, give_up_stdout, problem, trace
 from conversation.render import JsonView, Notes, Output, TextView
@@ -52,14 +52,7 @@ def ask(given: Namespace) -> int:
     """Run the command; its exit status. Raises what went wrong before there was a session."""
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         raise BrokenPipeError
-    try:
-        turn = _prepare(given)
-    except InputValidationError as error:
-        if given.json:
-            result = {"type": "result", "status": "failed", "text": "", "reason": error.code, "detail": problem(error)}
-            print(json.dumps(result), flush=True)
-        raise
-    return asyncio.run(turn.run())
+    return asyncio.run(_prepare(given).run())
 
 
 def _prepare(given: Namespace) -> _Turn:
@@ -73,13 +66,27 @@ def _prepare(given: Namespace) -> _Turn:
         options["provider"] = _provider(options, os.environ)
         demo = options["provider"] == DEMO
     host = ConversationHost(PROJECT, key, options=options)
-    if prompt is None and not host.path.is_file():
-        what = f"there is no session {key!r} to go on with" if given.session else "missing"
-        raise InputValidationError(
-            f"prompt: {what}. Give it as words after `ask`, or pipe it in: echo hello | agent-nodes ask",
-            field="prompt",
-        )
+    if not is_file(host.path):
+        _check_new(given, prompt)
+    if prompt is not None or given.request_id is not None:
+        submission_of(Submission(prompt, given.request_id))
     return _Turn(given, host, prompt, demo=demo)
+
+
+def _check_new(given: Namespace, prompt: str | None) -> None:
+    """What a session that is still to be made needs; without that none is made."""
+    check_folder()
+    if prompt is not None and not given.reopen:
+        return
+    unknown = f"there is no session {given.session!r} to go on with"
+    if given.reopen:
+        what = "say which session with --session KEY" if given.session is None else unknown
+        raise InputValidationError(f"--reopen: {what}.", field="reopen")
+    raise InputValidationError(
+        f"prompt: {'missing' if given.session is None else unknown}. Give it as words after `ask`, or pipe it in: "
+        "echo hello | agent-nodes ask",
+        field="prompt",
+    )
 
 
 # -- what was given ----------------------------------------------------------------------------------------------------
@@ -134,7 +141,7 @@ def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
 def _new_key() -> str:
     while True:
         key = SYSTEM_CLOCK.new_id()[:8]
-        if not session_file(PROJECT, key, SESSION_KEY).exists():
+        if not is_file(session_file(PROJECT, key, SESSION_KEY)):
             return key
 
 
@@ -323,11 +330,8 @@ class _Turn:
             if status in SHUTDOWNS:
                 out["status"] = "unfinished"
         ref = self._host.session
-        out["session"] = {
-            "project": ref.project,
-            "conversation_id": ref.conversation_id,
-            "session_key": ref.session_key,
-        }
+        names = {"project": ref.project, "conversation_id": ref.conversation_id, "session_key": ref.session_key}
+        out["session"] = names if is_file(self._host.path) else None
         return out
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from agent_nodes.errors import InputValidationError
-from conversation.problems import give_up_stdout, problem, say, trace
+from conversation.problems import give_up_stdout, interrupted, problem, say, trace
 
 USAGE = """\
 usage: agent-nodes COMMAND [OPTION...]
@@ -62,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _prepare_streams()
         return _run(list(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt:
-        say("stopped")
-        return 130
     except BrokenPipeError:
         give_up_stdout()
         return 141
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupted(error):
+            say("stopped")
+            return 130
         trace(error)
         say(problem(error))
         return 2 if isinstance(error, InputValidationError) else 1
@@ -88,17 +88,14 @@ def _run(arguments: list[str]) -> int:
             print(f"agent-nodes {version('prefect-agent-nodes')}", flush=True)
             return 0
         case ["ask", *rest]:
-            given = _parse(_ask_parser(), rest)
-            from conversation.ask import ask
-
-            return ask(given)
+            return _ask(rest)
         case ["sessions", "list", *rest]:
-            given = _parse(_list_parser(), rest)
+            given = _list_parser().parse_args(rest)
             from conversation.sessions import list_command
 
             return list_command(given)
         case ["sessions", "show", *rest]:
-            given = _parse(_show_parser(), rest)
+            given = _show_parser().parse_args(rest)
             from conversation.sessions import show_command
 
             return show_command(given)
@@ -111,39 +108,77 @@ def _run(arguments: list[str]) -> int:
             raise InputValidationError(f"There is no command {arguments[0]!r}. See agent-nodes --help.")
 
 
+def _ask(arguments: list[str]) -> int:
+    """With ``--json`` the last line is a result also where nothing came to a session."""
+    try:
+        given = _parse(_ask_parser(), arguments)
+        from conversation.ask import ask
+
+        return ask(given)
+    except BrokenPipeError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if "--json" in _split(arguments)[0]:
+            print(_without_session(error), flush=True)
+        raise
+
+
+def _without_session(error: BaseException) -> str:
+    import json
+
+    result: dict[str, str | None] = {"type": "result", "status": "failed", "text": "", "request_id": None}
+    if interrupted(error):
+        result |= {"status": "aborted", "reason": "aborted", "detail": "stopped"}
+    else:
+        result |= {"reason": getattr(error, "code", "runtime_failure"), "detail": problem(error)}
+    return json.dumps(result | {"session": None})
+
+
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InputValidationError(f"{message}. See {self.prog} --help.")
 
 
 def _parser(command: str, description: str, epilog: str | None = None) -> _Parser:
-    return _Parser(
+    parser = _Parser(
         prog=f"agent-nodes {command}",
         description=description,
         epilog=epilog,
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.register("type", None, _text)  # of every value that says no other
+    return parser
 
 
 def _parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     """Options and words in any order; behind ``--`` everything is a word."""
-    words: list[str] = []
-    if "--" in arguments:
-        at = arguments.index("--")
-        arguments, words = arguments[:at], arguments[at + 1 :]
-    given = parser.parse_intermixed_args(arguments)
-    if words:
-        given.prompt = [*getattr(given, "prompt", []), *words]
+    options, words = _split(arguments)
+    given = parser.parse_intermixed_args(options)
+    given.prompt = [*given.prompt, *words]
     return given
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before and behind the first ``--``."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _ask_parser() -> ArgumentParser:
     parser = _parser("ask", ASK, ASK_MORE)
     add = parser.add_argument
-    add("prompt", nargs="*", metavar="PROMPT", help="the words of the prompt; - is stdin")
-    add("--session", metavar="KEY", help="the session to go on with (any name); without it a new one is started")
-    add("--provider", metavar="NAME", help="anthropic, openai, demo, or your own name together with --base-url")
+    add("prompt", type=str, nargs="*", metavar="PROMPT", help="the words of the prompt; - is stdin")
+    add(
+        "--session",
+        metavar="KEY",
+        help="the session to go on with (any name); without it a new one is started",
+    )
+    add(
+        "--provider",
+        metavar="NAME",
+        help="anthropic, openai, demo, or your own name together with --base-url",
+    )
     add("-m", "--model", metavar="ID", help="default: the provider's own")
     add("--base-url", metavar="URL", help="address of the service")
     kinds = ("anthropic-messages", "openai-responses", "openai-completions")
@@ -170,11 +205,21 @@ def _list_parser() -> ArgumentParser:
 
 def _show_parser() -> ArgumentParser:
     parser = _parser("sessions show", "The turns of a session, also while one is running.")
-    parser.add_argument("key", metavar="KEY", help="the session's key, as the list shows it")
-    parser.add_argument("--project", metavar="NAME", help="where several projects have such a session")
-    parser.add_argument("--session-key", metavar="NAME", help="where a conversation has several sessions")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    add = parser.add_argument
+    add("key", metavar="KEY", help="the session's key, as the list shows it")
+    add("--project", metavar="NAME", help="where several projects have such a session")
+    add("--session-key", metavar="NAME", help="where a conversation has several sessions")
+    add("--json", action="store_true", help="one JSON document")
     return parser
+
+
+def _text(text: str) -> str:
+    """Bytes of a command line that are no text come as lone surrogates, which no name and no store can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentTypeError("holds bytes that are no text") from error
+    return text
 
 
 def _count(text: str) -> int:

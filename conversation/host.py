@@ -20,7 +20,7 @@ from agent_nodes.runtime import AgentRun, AgentRunResult, AgentRuntime, ContextU
 from agent_nodes.runtime_options import agent_options
 from agent_nodes.store import inspect
 from agent_nodes.store.inspect import SessionSummary, SessionView, TurnView
-from agent_nodes.store.locate import list_session_files, session_file
+from agent_nodes.store.locate import is_file, list_session_files, session_file
 from agent_nodes.submission import SessionRef, submission_of
 from agent_nodes.tools.shell import sweep
 
@@ -63,7 +63,7 @@ class ConversationHost:
 
     ``options`` are those of :func:`agent_nodes.create_agent` without ``database_path`` and ``storage``: the session is
     the file that its three names lead to, under ``root`` or the data folder. Raises ``InputValidationError`` for wrong
-    options before anything is opened.
+    options and names before anything is opened.
     """
 
     def __init__(
@@ -211,7 +211,9 @@ class ConversationHost:
 
 def list_sessions(root: Path | None = None) -> list[SessionSummary]:
     """All sessions under ``root`` (default the data folder), the one used last first. Takes no lock, changes nothing,
-    and reads beside live owners; a file that cannot be read has the state ``unreadable``."""
+    and reads beside live owners; a file that cannot be read, or a folder of such files, has the state ``unreadable``.
+
+    Raises ``StorageError`` where ``root`` itself cannot be read."""
     found = [inspect.summary(path) for path in list_session_files(root)]
     return sorted(found, key=lambda summary: summary.last_used, reverse=True)
 
@@ -225,7 +227,7 @@ def read_session(
     Raises ``InputValidationError`` where there is none or several, ``SessionFileError`` or ``StorageError``.
     """
     path = session_file(project or PROJECT, conversation_id, session_key or SESSION_KEY, root)
-    if path.is_file():
+    if is_file(path):
         return inspect.view(path)
     found = [
         summary

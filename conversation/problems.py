@@ -24,6 +24,13 @@ def problem(error: BaseException) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
+def interrupted(error: BaseException | None) -> bool:
+    """Whether it was Ctrl-C, also where what that broke off failed once more on its way out."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def say(text: str) -> None:
     with suppress(OSError):
         print(f"agent-nodes: {text}", file=sys.stderr, flush=True)

@@ -91,7 +91,7 @@ class Shell:
         self.children.append(child)
         return child
 
-    def __call__(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Result:
+    def __call__(self, *arguments: str | bytes, stdin: bytes | None = None, **environment: str) -> Result:
         done = subprocess.run(
             [str(COMMAND), *arguments],
             input=b"" if stdin is None else stdin,

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from agent_nodes.errors import StorageError
 from conversation import cli
 from conversation.problems import problem
 from tests.conversation.shell import Ask, Shell
@@ -145,6 +146,23 @@ def test_a_request_id_with_another_prompt_is_refused(ask: Ask, fake: FakeServer)
         (["ask", "--base-url", "http://127.0.0.1:1", "hi"], "--provider"),
         (["ask", "--provider", "demo", "-m", "big", "hi"], "'big'"),
         (["ask", "--request-id", " ", "hi"], "request_id"),
+        (["ask", "--request-id", "", "hi"], "request_id"),
+        (["ask", "--reopen", "hi"], "--reopen: say which session"),
+        (["ask", "--reopen"], "--reopen: say which session"),
+        (["ask", "--reopen", "--session", "unknown", "hi"], "--reopen: there is no session 'unknown'"),
+        (["ask", "--session", "\udcff", "hi"], "--session: holds bytes"),
+        (["ask", "--provider", "\udcff", "hi"], "--provider: holds bytes"),
+        (["ask", "--model", "\udcff", "hi"], "--model: holds bytes"),
+        (["ask", "--base-url", "\udcff", "hi"], "--base-url: holds bytes"),
+        (["ask", "--system-prompt", "\udcff", "hi"], "--system-prompt: holds bytes"),
+        (["ask", "--workdir", "\udcff", "hi"], "--workdir: holds bytes"),
+        (["ask", "--allow", "\udcff", "hi"], "--allow: holds bytes"),
+        (["ask", "--request-id", "\udcff", "hi"], "--request-id: holds bytes"),
+        (["ask", "--stall-timeout", "\udcff", "hi"], "--stall-timeout: "),
+        (["sessions", "show", "\udcff"], "KEY: holds bytes"),
+        (["sessions", "show", "--project", "\udcff", "s"], "--project: holds bytes"),
+        (["sessions", "show", "--", "-x"], "'-x'"),
+        (["sessions", "list", "--", "-x"], "-x"),
         (["chat"], "'chat'"),
         (["sessions"], "sessions: say list or show"),
         (["sessions", "show"], "KEY"),
@@ -158,13 +176,85 @@ def test_wrong_usage_is_one_line_that_names_it(inside: Ask, shell: Shell, argume
     assert named in done.err.splitlines()[-1]
     assert "Traceback" not in done.err
     assert all(line.startswith("agent-nodes: ") for line in done.err.splitlines())
-    assert not list(shell.home.rglob("*.sqlite")) or arguments[1:2] == ["--request-id"]
+    assert not shell.home.exists()
+    assert "go on with:" not in done.err
 
 
-def test_wrong_usage_has_a_result_line_too(shell: Shell) -> None:
-    done = shell("ask", "--json", "--base-url", "http://127.0.0.1:1", "hi")
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--base-url", "http://127.0.0.1:1", "hi"], "--provider"),
+        (["--max-tokens", "x", "hi"], "--max-tokens"),
+        (["--unknown"], "--unknown"),
+        (["--workdir", "nowhere", "hi"], "nowhere"),
+        (["--request-id", "", "hi"], "request_id"),
+        ([], "prompt"),
+    ],
+)
+def test_wrong_usage_has_a_result_line_too(inside: Ask, arguments: list[str], named: str) -> None:
+    done = inside("ask", "--json", *arguments)
     assert done.status == 2
-    assert done.lines[-1]["reason"] == "input_validation"
+    (result,) = done.lines
+    assert (result["type"], result["status"], result["reason"]) == ("result", "failed", "input_validation")
+    assert (result["text"], result["request_id"] or "", result["session"]) == ("", "", None)
+    assert named in result["detail"]
+    assert f"agent-nodes: {result['detail']}" in done.err.splitlines()
+
+
+def test_json_behind_two_dashes_is_a_word(inside: Ask) -> None:
+    assert inside("ask", "--max-tokens", "x", "--", "--json").out == ""
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, AttributeError])
+def test_ctrl_c_before_the_turn_is_a_stop_whatever_it_broke_off(
+    monkeypatch: pytest.MonkeyPatch, inside: Ask, raised: type[BaseException]
+) -> None:
+    def broken(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise raised
+
+    monkeypatch.setattr("argparse.ArgumentParser.parse_intermixed_args", broken)
+    done = inside("ask", "--json", "hi")
+    assert (done.status, done.problem) == (130, "stopped")
+    assert (done.lines[-1]["type"], done.lines[-1]["status"]) == ("result", "aborted")
+
+
+def test_bytes_that_are_no_text_are_replaced_in_a_prompt_and_refused_in_a_key(shell: Shell) -> None:
+    done = shell("ask", "--session", b"\xff\xfe", "hi")
+    assert (done.status, done.out) == (2, "")
+    assert "--session: holds bytes that are no text" in done.problem
+    assert not shell.home.exists()
+    assert shell("ask", "--session", "s", b"caf\xe9 au lait").status == 0
+    assert shell.turns("s")[0]["prompt"] == "caf\N{REPLACEMENT CHARACTER} au lait"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_folders_with_a_name_that_is_no_text_work(shell: Shell) -> None:
+    shell.home = shell.home / "h\udcff"
+    shell.environment["AGENT_NODES_HOME"] = str(shell.home)
+    shell.folder = shell.folder / "w\udcff"
+    shell.folder.mkdir()
+    assert shell("ask", "--session", "s", "hi").status == 0
+    assert shell.turns("s")[0]["status"] == "answered"
+    assert shell("sessions", "list").out.startswith("s\t1\tidle\t")
+
+
+def test_a_session_that_could_not_be_begun_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch, inside: Ask, shell: Shell
+) -> None:
+    async def broken(*_: object) -> str:
+        raise StorageError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agent_nodes.engine.harness._create", broken)
+        done = inside("ask", "--provider", "demo", "--session", "s", "--json", "hi")
+        assert (done.status, done.lines[-1]["session"]) == (1, None)
+        assert "go on with" not in done.err
+    assert [path.name for path in shell.home.rglob("*") if path.is_file() and path.suffix != ".owner"] == []
+    assert "there are no sessions" in inside("sessions", "list").problem
+    assert inside("ask", "--provider", "demo", "--session", "s", "hi").status == 0
 
 
 @pytest.mark.parametrize(("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")])

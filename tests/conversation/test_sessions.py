@@ -145,6 +145,42 @@ def test_no_sessions_is_no_failure(shell: Shell) -> None:
     assert not shell.home.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments", [["sessions", "list"], ["sessions", "show", "s"], ["ask", "hi"], ["ask", "--reopen"]]
+)
+def test_a_data_folder_that_is_none_is_one_line_that_names_it(inside: Ask, shell: Shell, arguments: list[str]) -> None:
+    shell.home.write_text("a file")
+    done = inside(*arguments)
+    assert (done.status, done.out) == (1, "")
+    assert done.problem.startswith(f"AGENT_NODES_HOME={shell.home} cannot be used for sessions: it is no folder.")
+
+
+def test_a_data_folder_that_may_not_be_read_is_one_line_that_names_it(
+    inside: Ask, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", denied)
+    done = inside("sessions", "list")
+    assert done.status == 1
+    assert done.problem.startswith(f"AGENT_NODES_HOME={shell.home} cannot be used for sessions: Permission denied.")
+
+
+def test_a_folder_in_it_that_cannot_be_read_is_listed_and_hides_no_other(
+    shell: Shell, ask: Ask, inside: Ask, fake: FakeServer
+) -> None:
+    fake.script(text("a"))
+    ask("--session", "s", "1")
+    closed = shell.home / "closed"
+    closed.symlink_to(closed)
+    listed = inside("sessions", "list")
+    assert listed.status == 0
+    rows = [line.split("\t") for line in listed.out.splitlines()]
+    assert sorted(row[2] for row in rows) == ["idle", "unreadable"]
+    assert str(closed) in listed.problem
+
+
 def test_a_reader_that_leaves_early_is_no_failure_of_ours(shell: Shell, ask: Ask, fake: FakeServer) -> None:
     fake.script(text("word " * 30_000))
     ask("--session", "s", "talk")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_nodes.errors import SessionFileError, StorageError
+from agent_nodes.errors import InputValidationError, SessionFileError, StorageError
 from agent_nodes.store import locate
 from agent_nodes.store.storage import connect
 
@@ -41,7 +41,7 @@ def test_without_a_root_the_data_folder_is_meant(monkeypatch, tmp_path):
     assert locate.list_session_files() == []
 
 
-@given(st.text(st.characters(exclude_categories=[]), max_size=300))
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
 def test_any_string_is_a_safe_part_of_at_most_100_bytes(name):
     path = locate.session_file(name, name, name, ROOT)
     for part in path.relative_to(ROOT).parts:
@@ -56,11 +56,43 @@ def test_different_strings_are_different_even_where_letter_case_does_not_count(k
     assert len(made) == len(keys)
 
 
-@pytest.mark.parametrize("name", ["..", "/etc/passwd", "C:\\x", "a/../../b", "", ".", "con", "\ud800", "가" * 200])
+@pytest.mark.parametrize("name", ["..", "/etc/passwd", "C:\\x", "a/../../b", "", ".", "con", "가" * 200])
 def test_names_that_mean_something_to_a_file_system_do_not(name):
     path = locate.session_file(name, "c", "k", ROOT)
     assert len(path.relative_to(ROOT).parts) == 3
     assert path.resolve().is_relative_to(ROOT.resolve())
+
+
+@pytest.mark.parametrize("field", ["project", "conversation_id", "session_key"])
+def test_half_a_surrogate_pair_in_a_name_is_refused_by_name(field):
+    names = {"project": "p", "conversation_id": "c", "session_key": "k", field: "a\udcff"}
+    with pytest.raises(InputValidationError, match=f"^{field}: ") as caught:
+        locate.session_file(**names, root=ROOT)
+    assert caught.value.field == field
+
+
+def test_a_data_folder_of_nobody_is_refused_by_its_variable():
+    with pytest.raises(InputValidationError, match="AGENT_NODES_HOME: '~nobody-of-that-name/x'"):
+        locate.data_dir({"AGENT_NODES_HOME": "~nobody-of-that-name/x"})
+
+
+def test_a_data_folder_that_is_none_is_said(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(StorageError, match=f"^{file} cannot be used for sessions: it is no folder"):
+        locate.list_session_files(file)
+    monkeypatch.setenv("AGENT_NODES_HOME", str(file))
+    with pytest.raises(StorageError, match=f"^AGENT_NODES_HOME={file} cannot be used"):
+        locate.list_session_files()
+
+
+async def test_a_folder_that_cannot_be_read_stands_for_its_files_and_hides_no_others(open_line, tmp_path):
+    path = locate.session_file("p", "c", "k", tmp_path)
+    await open_line(path)
+    closed = tmp_path / "closed"
+    closed.symlink_to(closed)
+    (tmp_path / "a file").write_text("x")
+    assert locate.list_session_files(tmp_path) == sorted([closed, path])
 
 
 async def test_session_files_are_listed_in_order_without_their_companions(open_line, tmp_path):
@@ -93,7 +125,9 @@ async def test_a_session_says_what_it_is_beside_its_owner_and_at_rest(open_line,
 
 
 async def test_a_session_says_what_it_is_after_its_owner_was_killed(open_line, path):
-    await (await open_line(path)).close()
+    line = await open_line(path)
+    await line.commit("begin", lambda tx: None)
+    await line.close()
     script = (
         "import os, sys; from agent_nodes.store.storage import connect;"
         "c = connect(sys.argv[1]); c.execute(\"UPDATE meta SET project = 'logged'\"); os.kill(os.getpid(), 9)"

@@ -113,3 +113,23 @@ async def test_opening_a_session_loads_no_table_library(tmp_path):
 def test_the_label_of_a_factory_says_where():
     assert sqlite_storage("somewhere/s.sqlite").label == "somewhere/s.sqlite"
     assert memory_storage().label == "in memory"
+
+
+async def test_a_session_that_was_never_begun_is_taken_away_again(open_line, path):
+    line = await open_line(path)
+    assert path.is_file()
+    await line.close()
+    assert [found.name for found in path.parent.iterdir()] == [f"{path.name}.owner"]
+
+
+async def test_a_session_that_was_there_before_stays(open_line, path):
+    line = await open_line(path)
+    await line.commit("begin", lambda tx: None)
+    await line.close()
+    before = path.read_bytes()
+    await (await open_line(path)).close()
+    assert path.is_file()
+    assert len(path.read_bytes()) == len(before)
+    path.write_bytes(b"")  # somebody's own empty file, made a session
+    await (await open_line(path)).close()
+    assert path.is_file()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agent_nodes._aio import AbortSignal, Channel
@@ -133,6 +133,11 @@ class Projection:
         self._ends.clear()
 
     def _task(self, task: Task) -> None:
+        known = self.tasks.get(task.id)
+        if (
+            known is not None and known.abort_requested
+        ):  # a step that was under way when the stop came knows nothing of it
+            task = replace(task, abort_requested=True)
         if task.status == "terminal":
             self.tasks.pop(task.id, None)
         else:

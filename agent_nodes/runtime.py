@@ -107,6 +107,7 @@ class AgentRun:
         self._host = host
         self._iteration: Iteration | None = None
         self._consumer: asyncio.Task[Any] | None = None
+        self._cancels = 0
         self._text: list[str] = []
         self._gap = False
 
@@ -148,6 +149,7 @@ class AgentRun:
             iteration.ended.set()
             raise
         self._consumer = asyncio.current_task()
+        self._cancels = 0 if self._consumer is None else self._consumer.cancelling()
         self._text, self._gap, self.result = [], False, None
         forget: Callable[[], None] | None = None
         submitted: Submitted | None = None
@@ -215,7 +217,7 @@ class AgentRun:
             raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY)))
         except asyncio.CancelledError:
             current = asyncio.current_task()
-            if not signal.is_set or (current is not None and current.cancelling()):
+            if not signal.is_set or (current is not None and current.cancelling() > self._cancels):
                 await _cancelled(task)
                 raise
             raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY))) from None
@@ -256,7 +258,9 @@ class AgentRun:
     async def _leave(self, submitted: Submitted | None) -> None:
         """The loop was left: a stop, unless its task is being cancelled, which is a shutdown."""
         consumer = self._consumer
-        if submitted is None or (consumer is not None and (consumer.cancelling() or consumer.cancelled())):
+        if submitted is None or (
+            consumer is not None and (consumer.cancelling() > self._cancels or consumer.cancelled())
+        ):
             await self._runtime.harness.pause()
         else:
             await self._runtime.harness.stop(submitted.turn.id, "The run was left before its end.")

@@ -115,6 +115,8 @@ def agent_options(given: Mapping[str, Any]) -> Options:
         model = checked_model(AgentOptions, values, where="create_agent")
         values = {name: getattr(model, name) for name in AgentOptions.model_fields}
     options = Options(**values)
+    if options.database_path is not None and not str(options.database_path).strip():
+        raise InputValidationError("create_agent: database_path: empty; give the path of a file", field="database_path")
     if options.storage is not None and options.database_path is not None:
         raise InputValidationError("create_agent: give either storage or database_path, not both", field="storage")
     if options.storage is not None and not callable(getattr(options.storage, "open", None)):

@@ -43,6 +43,7 @@ def own_tool(**changes: Any) -> AgentTool:
     [
         ({"modle": "x"}, "modle"),
         ({"max_tokens": 0}, "max_tokens"),
+        ({"database_path": ""}, "database_path"),
         ({"max_tokens": "many"}, "max_tokens"),
         ({"context_window": -1}, "context_window"),
         ({"stall_timeout": 0}, "stall_timeout"),
@@ -177,6 +178,9 @@ async def test_an_error_of_an_earlier_node_is_passed_on_without_a_model():
         {"name": "no spaces"},
         {"name": ""},
         {"name": "a" * 65},
+        {"name": 5},
+        {"description": 5},
+        {"parameters": {"type": "object", "x": {1, 2}}},
         {"parameters": {"type": "string"}},
         {"execute": 5},
         {"replay": "always"},
@@ -396,3 +400,13 @@ async def test_a_session_file_that_goes_away_ends_the_run_instead_of_losing_it(h
 async def test_an_address_that_none_can_be_is_refused(address):
     with pytest.raises(InputValidationError, match="base_url"):
         await create_agent(provider="own", model="m", base_url=address)
+
+
+async def test_a_hard_link_is_no_second_door(tmp_path):
+    path = tmp_path / "s.sqlite"
+    async with scripted("text: one", database_path=path) as agent:
+        await take(agent.run("first"))
+    (tmp_path / "other.sqlite").hardlink_to(path)
+    for name in ("s.sqlite", "other.sqlite"):
+        with pytest.raises(StorageError, match="hard link"):
+            await create_agent(provider="demo", database_path=tmp_path / name)

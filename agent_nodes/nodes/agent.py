@@ -44,8 +44,8 @@ class _Spec:
 
     def session(self, given: AgentInput, around: Surroundings) -> SessionRef:
         key = self.session_key(given) if callable(self.session_key) else self.session_key
-        if not key:
-            raise InputValidationError("session_key: must not be empty", field="session_key")
+        if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputValidationError("session_key: must be a text that is not empty", field="session_key")
         conversation_id = self.conversation_id or around.run_id or SYSTEM_CLOCK.new_id()
         return SessionRef(self.project, conversation_id, key)
 
@@ -104,7 +104,15 @@ def create_agent_node(
             raise InputValidationError(
                 f"create_agent_node: {option}: {value!r} is not available; use {only!r}", field=option
             )
+    for option, value in (("name", name), ("project", project)):
+        if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputValidationError(f"create_agent_node: {option}: must be a text that is not empty", field=option)
     key = name if session_key is None else session_key
+    if not callable(key) and (not isinstance(key, str) or not key):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputValidationError(
+            "create_agent_node: session_key: must be a text that is not empty, or a function of the input",
+            field="session_key",
+        )
     options = _options(create_agent_options)
     spec = _Spec(options, host_of(host), project, conversation_id, key, raise_on_failure)
 

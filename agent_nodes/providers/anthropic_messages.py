@@ -31,7 +31,7 @@ from agent_nodes.providers.base import (
 )
 from agent_nodes.providers.decoder import BaseDecoder
 from agent_nodes.providers.history import Group, UserGroup, encoded
-from agent_nodes.providers.payload import as_object, as_text, count, dumps, parse_arguments, storable, tool_call
+from agent_nodes.providers.payload import as_object, as_text, count, dumps, parse_arguments, place, storable, tool_call
 
 path = "/v1/messages"
 OFFICIAL_HOST = "api.anthropic.com"
@@ -163,7 +163,7 @@ class Decoder(BaseDecoder):
             self.fail(event, out)
 
     def _delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        delta, index = event["delta"], event["index"]
+        delta, index = event["delta"], place(event["index"])
         kind = delta["type"]
         if kind == "text_delta":
             text = self.clean(index, delta["text"])
@@ -190,7 +190,7 @@ class Decoder(BaseDecoder):
         block.citations.append(delta["citation"])
 
     def _start(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        index, start = event["index"], event["content_block"]
+        index, start = place(event["index"]), event["content_block"]
         if index in self._blocks and not self._blocks[index].ended:
             self._finish_block(index, out)
         block = self._blocks[index] = _Block(start)
@@ -212,7 +212,7 @@ class Decoder(BaseDecoder):
             out.append(BlockStart(index, "native"))
 
     def _block_stop(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        self._finish_block(event["index"], out)
+        self._finish_block(place(event["index"]), out)
 
     def _finish_block(self, index: int, out: list[ModelEvent]) -> None:
         block = self._blocks.get(index)

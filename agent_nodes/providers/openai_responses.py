@@ -35,7 +35,7 @@ from agent_nodes.providers.base import (
 from agent_nodes.providers.decoder import BaseDecoder
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
 from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
-from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, storable, tool_call
+from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, place, storable, tool_call
 
 __all__ = ["Decoder", "encode", "headers", "path"]
 
@@ -161,18 +161,18 @@ class Decoder(BaseDecoder):
             self.fail(event, out)
 
     def _text_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        index = event["output_index"]
+        index = place(event["output_index"])
         text = self.clean(index, event["delta"])
         if text:
             self._item(index, "message", out).length += len(text)
             out.append(TextDelta(text, index))
 
     def _refusal_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        self._item(event["output_index"], "message", out).refused = True
+        self._item(place(event["output_index"]), "message", out).refused = True
         self._text_delta(event, out)
 
     def _args_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        index = event["output_index"]
+        index = place(event["output_index"])
         text = self.clean(index, event["delta"])
         item = self._items.get(index)
         if text and item is not None:
@@ -180,15 +180,15 @@ class Decoder(BaseDecoder):
             out.append(ArgsDelta(index, text))
 
     def _summary_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        self._think(event["output_index"], "summary", event["delta"], out)
+        self._think(place(event["output_index"]), "summary", event["delta"], out)
 
     def _reasoning_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        self._think(event["output_index"], "content", event["delta"], out)
+        self._think(place(event["output_index"]), "content", event["delta"], out)
 
     def _summary_part(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        item = self._items.get(event["output_index"])
+        item = self._items.get(place(event["output_index"]))
         if item is not None and item.length:
-            self._think(event["output_index"], "summary", "\n\n", out)
+            self._think(place(event["output_index"]), "summary", "\n\n", out)
 
     def _think(self, index: int, source: str, delta: str, out: list[ModelEvent]) -> None:
         """Reasoning comes as a summary or in full; a server that sends both is taken at its first word."""
@@ -208,12 +208,12 @@ class Decoder(BaseDecoder):
 
     def _added(self, event: JsonObject, out: list[ModelEvent]) -> None:
         started = event["item"]
-        item = self._item(event["output_index"], as_text(started.get("type")), out)
+        item = self._item(place(event["output_index"]), as_text(started.get("type")), out)
         if item.block in {"text", "tool_call"}:  # of the others only the final form is worth keeping
             item.done = started
 
     def _item_done(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        index, done = event["output_index"], event["item"]
+        index, done = place(event["output_index"]), event["item"]
         item = self._item(index, as_text(done.get("type")), out)
         # Encrypted content may come with the last event only.
         if item.kind == "reasoning" and not done.get("encrypted_content"):

@@ -64,6 +64,13 @@ def dumps(value: JsonValue) -> bytes:
         return text.encode()
 
 
+def place(value: JsonValue) -> int:
+    """The number of a block. Raises ``ValueError`` for what is none: such an event cannot be read."""
+    if type(value) is not int:
+        raise ValueError("a block without a number")
+    return value
+
+
 def as_text(value: JsonValue) -> str:
     """``value`` repaired if it is a string, else ""."""
     return joined_pairs(value) if isinstance(value, str) else ""

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from agent_nodes.errors import StorageError
 from agent_nodes.store import faults, schema
 
 # Up to here every page is checked at open (about 1 ms a megabyte), above it the way to the first row of each table;
@@ -77,6 +78,12 @@ def prepare(path: Path) -> bool:
         raise faults.file_error(error, str(path)) from error
     if status is not None and not stat.S_ISREG(status.st_mode):
         raise faults.foreign(str(path), "it is no regular file")
+    if status is not None and status.st_nlink > 1:
+        # Each name would have a lock and a log of its own.
+        raise StorageError(
+            f"The session file {path} has another name too (a hard link), by which a second owner could open it. "
+            "Nothing was changed; make a copy, or remove the other name."
+        )
     if status is None or status.st_size == 0:
         if log_size(path):
             raise faults.damaged(str(path), "the file is gone, but its -wal file holds data")

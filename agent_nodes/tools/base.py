@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+import orjson
+
 from agent_nodes._aio import AbortSignal
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ContentBlock, JsonObject, TextBlock, ToolSpec
@@ -58,6 +60,14 @@ class ToolContext:
 ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]
 
 
+def _is_json(value: object) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
     """A tool of the caller's own.
@@ -79,7 +89,7 @@ class AgentTool:
     execution: Execution = "parallel"
 
     def __post_init__(self) -> None:
-        if not TOOL_NAME.match(self.name):
+        if not isinstance(self.name, str) or not TOOL_NAME.match(self.name):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(
                 f"tool name {self.name!r}: use 1 to 64 of letters, digits, '_' and '-'", field="name"
             )
@@ -91,8 +101,10 @@ class AgentTool:
             raise InputValidationError(
                 f"tool {self.name}: execution must be 'parallel' or 'sequential'", field="execution"
             )
+        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputValidationError(f"tool {self.name}: description must be a text", field="description")
         schema = self.schema()
-        if schema.get("type") != "object":
+        if schema.get("type") != "object" or not _is_json(schema):
             raise InputValidationError(
                 f"tool {self.name}: parameters must be a JSON Schema with type 'object' or a pydantic model class",
                 field="parameters",

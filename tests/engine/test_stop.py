@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -426,3 +427,19 @@ async def test_the_words_of_a_stop_are_one_line():
         outcome = await task
         assert str(outcome.error).startswith("first second")
         assert len(str(outcome.error)) <= 2_000
+
+
+async def test_a_task_that_once_swallowed_a_cancel_still_stops_by_leaving():
+    current = asyncio.current_task()
+    assert current is not None
+    current.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    model = Held("one ")
+    async with scripted(provider=model) as agent:
+        async with agent.run("go") as run:
+            async for _ in run:
+                break
+        assert run.result is not None
+        assert run.result.status == "aborted"
+        assert agent.unfinished() == []

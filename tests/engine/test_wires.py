@@ -386,3 +386,20 @@ async def test_usage_that_is_no_usage_costs_no_answer(usage):
         outcome = await take(agent.run("go"))
         assert outcome.text == "done"
         assert outcome.of("retry") == []
+
+
+@pytest.mark.parametrize("index", [None, "x", [], {}])
+@pytest.mark.parametrize("kind", KINDS[:2])
+async def test_a_block_without_a_number_is_an_event_that_cannot_be_read(kind, index):
+    clock = FakeClock()
+    if kind == KINDS[0]:
+        start = {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}}
+        odd = {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}
+    else:
+        start = {"type": "response.created", "response": {}}
+        odd = {"type": "response.output_item.added", "output_index": index, "item": {"type": "message", "content": []}}
+    async with FakeServer() as fake, online(fake, kind, clock) as agent, passing(clock):
+        fake.script(raw(*[f"data: {json.dumps(event)}\n\n" for event in (start, odd)]), text("ok"))
+        outcome = await take(agent.run("go"))
+        assert outcome.text == "ok"
+        assert [event.kind for event in outcome.of("retry")] == ["dropped"]

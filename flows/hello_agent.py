@@ -15,16 +15,25 @@ from agent_nodes import AgentHost, AgentStreamEvent, create_agent_node, create_i
 QUESTION = "What is in this folder?"
 
 
-def show(event: AgentStreamEvent) -> None:
-    """Called with every event while the turn runs."""
-    if event.type == "text_delta":
-        print(event.delta, end="", flush=True)
-    elif event.type == "tool" and event.phase == "start":
-        print(f"[{event.name}] {event.arguments}", file=sys.stderr)
+class Show:
+    """Called with every event while the turn runs. Text goes to stdout, with an empty line where tools ran."""
+
+    def __init__(self) -> None:
+        self.said, self.gap = False, ""
+
+    def __call__(self, event: AgentStreamEvent) -> None:
+        if event.type == "text_delta":
+            print(self.gap + event.delta, end="", flush=True)
+            self.said, self.gap = True, ""
+        elif event.type == "tool":
+            if event.phase == "start":
+                print(f"[{event.name}] {event.arguments}", file=sys.stderr)
+            if self.said:
+                self.gap = "\n\n"
 
 
 read_question = create_input_node()
-ask_agent = create_agent_node(provider="demo", model="demo", host=AgentHost(on_event=show))
+ask_agent = create_agent_node(provider="demo", model="demo", host=AgentHost(on_event=Show()))
 write_answer = create_output_node()
 
 

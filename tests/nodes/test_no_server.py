@@ -57,6 +57,7 @@ def test_the_example_flow_runs_without_a_server_and_starts_none(tmp_path: Path) 
     (tmp_path / "notes.md").write_text("remember the milk\n")
     done = child(tmp_path, str(ROOT / "flows" / "hello_agent.py"))
     assert done.returncode == 0, done.stderr
+    assert "Let me look at this folder first.\n\nThis is the demo model" in done.stdout
     assert "notes.md" in done.stdout
     # A server would have made its database there.
     assert list((tmp_path / "prefect").glob("**/*.db")) == []

@@ -17,6 +17,7 @@ from agent_nodes.providers.script import Call
 
 BUILT_IN = frozenset({"bash", "edit", "find", "grep", "ls", "read", "write"})
 MAX_QUOTE = 200
+NO_REASON = "the tool gave no reason"
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x7f]")
 # ASCII borders: in many languages a particle follows a name without a blank.
 BEFORE, BEHIND = r"(?<![A-Za-z0-9_:/.~-])", r"(?![A-Za-z0-9_/-])"
@@ -73,7 +74,8 @@ def tell_call(call: ToolCall, result: ToolResultMessage) -> str:
     """A paragraph about what came of ``call``."""
     called = f"`{call.name}` with `{_cut(_json(call.arguments))}`"
     if result.is_error:
-        return f"I called {called}, and it failed: {_cut(first_line(result.text))}"
+        why = " ".join(lines(result.text)[:_MAX_LINES]) or NO_REASON
+        return f"I called {called}, and it failed: {_cut(why)}"
     if any(isinstance(block, ImageBlock) for block in result.content):
         return f"I called {called}. It gave a picture, and I cannot see pictures."
     if CONTROL.search(result.text):
@@ -99,7 +101,7 @@ def lines(text: str) -> list[str]:
 
 
 def first_line(text: str) -> str:
-    return next(iter(lines(text)), "the tool gave no reason")
+    return next(iter(lines(text)), NO_REASON)
 
 
 def _cut(text: str) -> str:

@@ -478,7 +478,7 @@ async def test_a_failed_an_empty_and_a_binary_result_are_told(folder: Path):
     broken = AgentTool(name="print_it", description="", parameters=NOTHING, execute=fail)
     talk = Talk(folder, (broken, own("hush", result=""), own("noise", result="a\x01b")))
     answer = await talk.ask("print_it, hush and noise")
-    assert "I called `print_it` with `{}`, and it failed: no paper\n" in answer + "\n"
+    assert "I called `print_it` with `{}`, and it failed: no paper second line\n" in answer
     assert "I called `hush` with `{}`. Its result is empty." in answer
     assert "I called `noise` with `{}`. Its result does not look like text" in answer
 

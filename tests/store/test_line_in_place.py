@@ -18,7 +18,7 @@ def by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def used(line) -> threading.Thread:
     """Who runs a commit, once the thread that ran the one before has let go."""
-    while line._working:
+    while line._working:  # noqa: ASYNC110  # the writer thread tells nobody
         await asyncio.sleep(0)
     return await line.commit("who", lambda tx: threading.current_thread())
 

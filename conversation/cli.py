@@ -11,10 +11,10 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent_nodes.errors import InputValidationError
-from conversation.problems import give_up_stdout, interrupted, problem, say, trace
+from conversation.problems import give_up_stdout, interrupted, problem, put, say, trace
 
 USAGE = """\
 usage: agent-nodes COMMAND [OPTION...]
@@ -80,12 +80,12 @@ def _run(arguments: list[str]) -> int:
             print(USAGE, end="", file=sys.stderr)
             return 2
         case ["-h" | "--help" | "help"]:
-            print(USAGE, end="", flush=True)
+            put(USAGE, end="")
             return 0
         case ["--version"]:
             from importlib.metadata import version
 
-            print(f"agent-nodes {version('prefect-agent-nodes')}", flush=True)
+            put(f"agent-nodes {version('prefect-agent-nodes')}")
             return 0
         case ["ask", *rest]:
             return _ask(rest)
@@ -101,7 +101,7 @@ def _run(arguments: list[str]) -> int:
             return show_command(given)
         case ["sessions", *rest]:
             if rest in (["-h"], ["--help"]):
-                print("usage: agent-nodes sessions list|show KEY [--json]", flush=True)
+                put("usage: agent-nodes sessions list|show KEY [--json]")
                 return 0
             raise InputValidationError("sessions: say list or show KEY.")
         case _:
@@ -119,7 +119,7 @@ def _ask(arguments: list[str]) -> int:
         raise
     except (Exception, KeyboardInterrupt) as error:
         if "--json" in _split(arguments)[0]:
-            print(_without_session(error), flush=True)
+            put(_without_session(error))
         raise
 
 
@@ -135,6 +135,9 @@ def _without_session(error: BaseException) -> str:
 
 
 class _Parser(ArgumentParser):
+    def print_help(self, file: Any = None) -> None:
+        put(self.format_help(), end="")
+
     def error(self, message: str) -> NoReturn:
         raise InputValidationError(f"{message}. See {self.prog} --help.")
 

@@ -31,6 +31,19 @@ def interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
+def put(text: str, end: str = "\n") -> None:
+    """Write to stdout, at once. Raises ``BrokenPipeError`` when its reader is gone, ``AgentError`` when it takes none
+    for another reason."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        give_up_stdout()
+        reason = error.strerror or type(error).__name__
+        raise AgentError(f"stdout cannot be written ({reason}).") from error
+
+
 def say(text: str) -> None:
     with suppress(OSError):
         print(f"agent-nodes: {text}", file=sys.stderr, flush=True)

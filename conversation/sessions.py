@@ -13,7 +13,7 @@ from agent_nodes.messages import JsonObject
 from agent_nodes.store.inspect import SessionSummary, ToolView, TurnView
 from agent_nodes.store.locate import data_dir
 from conversation.host import PROJECT, SESSION_KEY, list_sessions, read_session
-from conversation.problems import say
+from conversation.problems import put, say
 from conversation.render import main_argument, one_line, size
 
 HEADER = ("session", "turns", "state", "size", "last used")
@@ -23,7 +23,7 @@ def list_command(given: Namespace) -> int:
     sessions = list_sessions()
     if given.json:
         for session in sessions:
-            _print(_json(session.to_dict()))
+            put(_json(session.to_dict()))
         return 0
     if not sessions:
         say(f"there are no sessions in {data_dir()}; agent-nodes ask starts one")
@@ -33,7 +33,7 @@ def list_command(given: Namespace) -> int:
         _table(rows)
     else:
         for row in rows:
-            _print("\t".join(row))
+            put("\t".join(row))
     for session in sessions:
         if session.problem:
             say(one_line(session.problem))
@@ -43,10 +43,10 @@ def list_command(given: Namespace) -> int:
 def show_command(given: Namespace) -> int:
     found = read_session(given.key, given.session_key, given.project)
     if given.json:
-        _print(_json(found.to_dict()))
+        put(_json(found.to_dict()))
         return 0
     about = found.summary
-    _print(f"session {_name(about)}: {about.turns} turn{'s' * (about.turns != 1)}, {_state(about)}, {size(about.size)}")
+    put(f"session {_name(about)}: {about.turns} turn{'s' * (about.turns != 1)}, {_state(about)}, {size(about.size)}")
     for number, turn in enumerate(found.turns, start=1):
         _show(number, turn)
     return 0
@@ -98,14 +98,14 @@ def _table(rows: Sequence[Sequence[str]]) -> None:
 def _show(number: int, turn: TurnView) -> None:
     usage = turn.usage
     tokens = f"{usage.total_tokens - usage.output_tokens:,} tokens in, {usage.output_tokens:,} out"
-    _print(f"\n--- turn {number}: {turn.status}, {tokens}, request {turn.request_id}")
-    _print("".join(f"> {line}\n" for line in turn.prompt.splitlines()), end="")
+    put(f"\n--- turn {number}: {turn.status}, {tokens}, request {turn.request_id}")
+    put("".join(f"> {line}\n" for line in turn.prompt.splitlines()), end="")
     for tool in turn.tools:
-        _print(f"  {tool.name} {one_line(main_argument(tool.arguments))[:200]}  {_outcome(tool)}")
+        put(f"  {tool.name} {one_line(main_argument(tool.arguments))[:200]}  {_outcome(tool)}")
     if turn.text:
-        _print(f"\n{turn.text}" if turn.text.endswith("\n") else f"\n{turn.text}\n", end="")
+        put(f"\n{turn.text}" if turn.text.endswith("\n") else f"\n{turn.text}\n", end="")
     if turn.detail:
-        _print(f"[{turn.reason}: {one_line(turn.detail)}]")
+        put(f"[{turn.reason}: {one_line(turn.detail)}]")
 
 
 def _outcome(tool: ToolView) -> str:
@@ -116,7 +116,3 @@ def _outcome(tool: ToolView) -> str:
 
 def _json(data: JsonObject) -> str:
     return json.dumps(data, ensure_ascii=(sys.stdout.encoding or "").lower().replace("-", "") != "utf8")
-
-
-def _print(text: str, end: str = "\n") -> None:
-    print(text, end=end, flush=True)

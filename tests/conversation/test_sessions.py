@@ -192,6 +192,24 @@ def test_a_reader_that_leaves_early_is_no_failure_of_ours(shell: Shell, ask: Ask
     assert child.process.stderr.read() == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["ask", "--help"], ["sessions", "-h"], ["sessions", "list"], ["sessions", "show", "s"]],
+)
+def test_a_full_disk_behind_stdout_is_said(
+    inside: Ask, shell: Shell, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    assert inside("ask", "--provider", "demo", "--session", "s", "hi").status == 0
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", full)
+        patch.setattr("conversation.problems.give_up_stdout", lambda: os.dup2(null, full.fileno()))
+        null = os.open(os.devnull, os.O_WRONLY)
+        done = inside(*arguments)
+        os.close(null)
+    assert (done.status, done.problem) == (1, "stdout cannot be written (No space left on device).")
+
+
 def test_sessions_of_other_projects_are_found_by_their_names(
     tmp_path: Path, shell: Shell, ask: Ask, fake: FakeServer
 ) -> None:

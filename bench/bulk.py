@@ -8,7 +8,6 @@ from uuid import uuid4
 from agent_nodes.engine.inbox import SUBMIT, content_digest
 from agent_nodes.engine.turn import Checkpoint, begin
 from agent_nodes.messages import AssistantMessage, TextBlock, Usage, UserMessage
-from agent_nodes.options import AgentInput
 from agent_nodes.store import _sql
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import Task, Turn
@@ -23,6 +22,7 @@ from agent_nodes.store.writes import (
     set_context,
     set_tip,
 )
+from agent_nodes.submission import Submission
 from bench.common import BY_PROMPT, words
 from bench.ours import API, PROVIDER
 
@@ -53,7 +53,7 @@ def add_turns(path: Path, count: int, deltas: int) -> None:
 
 def admit(tx: Tx, prompt: str) -> tuple[Turn, Task]:
     turn_id, task_id, request_id = tx.new_id(), tx.new_id(), uuid4().hex
-    digest = content_digest(AgentInput(prompt=prompt))
+    digest = content_digest(Submission(prompt))
     add_receipt(tx, request_id, MAIN, kind=SUBMIT, digest=digest, result={"turn_id": turn_id})
     turn = add_turn(tx, turn_id, MAIN, request_id, task_id)
     message = UserMessage((TextBlock(prompt),))

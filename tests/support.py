@@ -85,7 +85,7 @@ async def take(run: AgentRun) -> Outcome:
 
 def tool(
     name: str,
-    execute: Callable[[dict[str, Any], Any], Awaitable[Any]],
+    execute: Callable[[dict[str, Any], Any], Awaitable[Any] | Any],
     *,
     properties: dict[str, Any] | None = None,
     required: Sequence[str] = (),

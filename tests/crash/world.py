@@ -134,7 +134,8 @@ class World:
         tasks: Mapping[int, Any] = self.agent.harness.engine.projection.tasks
 
         def others() -> list[int]:
-            return [id_ for id_, task in tasks.items() if task.name == "tool" and context.tool_call_id != f"call-{context.session_id}-{id_}"]
+            mine = int(context.tool_call_id.rpartition("-")[2])
+            return [id_ for id_, task in tasks.items() if task.name == "tool" and id_ != mine]
 
         while others():  # noqa: ASYNC110  # nobody tells a tool about another
             await asyncio.sleep(0.001)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 
 from agent_nodes import AbortSignal, AgentBusy, AgentClosed, AgentHost, ExecutionAborted
 from agent_nodes.events import TextDelta
-from agent_nodes.messages import ToolResultMessage, Usage, UserMessage
+from agent_nodes.messages import TextBlock, ToolResultMessage, Usage, UserMessage
 from agent_nodes.providers.base import BlockStart, Finished, ModelEvent, ModelRequest, UsageUpdate
 from agent_nodes.providers.scripted import check_history
 from tests.fakes.clock import FakeClock
@@ -29,7 +29,7 @@ class Held:
         self.requests: list[Sequence[Any]] = []
         self.open = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         self.requests.append(tuple(request.messages))
         assert check_history(request.messages) is None
         first = len(self.requests) == 1
@@ -289,10 +289,8 @@ async def test_a_new_request_lets_an_older_unfinished_turn_end_first():
         outcome = await take(agent.run("new"))
         assert outcome.run.finished_before == ("old",)
         assert outcome.text == "again"
-        assert [m.content[0].text for m in model.requests[-1] if isinstance(m, UserMessage) and m.kind == "user"] == [
-            "go",
-            "new",
-        ]
+        users = [m.content[0] for m in model.requests[-1] if isinstance(m, UserMessage) and m.kind == "user"]
+        assert users == [TextBlock("go"), TextBlock("new")]
         old = await take(agent.run({"request_id": "old"}))
         assert old.text == "one again"
 

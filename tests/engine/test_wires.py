@@ -11,6 +11,7 @@ import pytest
 
 from agent_nodes import AbortSignal, AgentHost, ExecutionAborted
 from agent_nodes.errors import ModelError, OutputLimit
+from agent_nodes.events import TextDelta, ThinkingDelta
 from agent_nodes.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall
 from tests.fakes import (
     FakeServer,
@@ -167,7 +168,7 @@ async def test_st_13_mixed_deltas_end_up_in_their_blocks_in_order():
         assert blocks[0].text == "ab"  # type: ignore[union-attr]
         assert blocks[1].text == "cd"  # type: ignore[union-attr]
         assert blocks[2].arguments == {"x": 1}  # type: ignore[union-attr]
-        indices = [(e.type, e.index) for e in outcome.events if e.type in ("text_delta", "thinking_delta")][:4]
+        indices = [(e.type, e.index) for e in outcome.events if isinstance(e, TextDelta | ThinkingDelta)][:4]
         assert indices == [("text_delta", 1), ("thinking_delta", 0), ("text_delta", 1), ("thinking_delta", 0)]
 
 

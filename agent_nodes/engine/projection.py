@@ -134,9 +134,7 @@ class Projection:
 
     def _task(self, task: Task) -> None:
         known = self.tasks.get(task.id)
-        if (
-            known is not None and known.abort_requested
-        ):  # a step that was under way when the stop came knows nothing of it
+        if known is not None and known.abort_requested:  # a step under way when the stop came knows nothing of it
             task = replace(task, abort_requested=True)
         if task.status == "terminal":
             self.tasks.pop(task.id, None)

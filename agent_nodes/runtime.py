@@ -196,9 +196,9 @@ class AgentRun:
         if self._host.abort_signal is not None and self._host.abort_signal.is_set:
             raise self._stopped_early()
 
-    def _stopped_early(self, turn_id: int | None = None) -> ExecutionAborted:
+    def _stopped_early(self) -> ExecutionAborted:
         self.result = AgentRunResult(
-            self.request_id, turn_id, "aborted", "", Usage(), reason="aborted", detail=_STOPPED_EARLY
+            self.request_id, None, "aborted", "", Usage(), reason="aborted", detail=_STOPPED_EARLY
         )
         return ExecutionAborted(_STOPPED_EARLY)
 
@@ -210,19 +210,21 @@ class AgentRun:
             return await work
         task = asyncio.ensure_future(work)
         forget = signal.on_set(task.cancel)
+        submitted: Submitted | None = None
         try:
             submitted = await task
-            if not signal.is_set:
-                return submitted
-            raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY)))
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if not signal.is_set or (current is not None and current.cancelling() > self._cancels):
                 await _cancelled(task)
                 raise
-            raise self._stopped_early(await finish(harness.withdraw(self.request_id, _STOPPED_EARLY))) from None
         finally:
             forget()
+        if signal.is_set:  # what is under way since the submission would else outrun the stop
+            submitted = await finish(harness.withdraw(self.request_id, signal.reason or _STOPPED_EARLY)) or submitted
+        if submitted is None:
+            raise self._stopped_early()
+        return submitted
 
     def _note(self, event: AgentStreamEvent) -> None:
         if type(event) is TextDelta:

@@ -161,15 +161,17 @@ class Harness:
         if self._closed:
             raise AgentClosed("The agent is closed. Create it again to go on.")
 
-    async def withdraw(self, request_id: str, detail: str) -> int | None:
+    async def withdraw(self, request_id: str, detail: str) -> Submitted | None:
         """A submission was stopped while it was under way: nothing of it goes on, older turns stay resumable. Returns
-        the id of its turn, None where it has none."""
+        its turn, ended, None where it has none."""
         await self._engine.line.read(lambda _: None)  # its commit may be under way: behind it, all is known
         await self.pause()
         for turn in list(self._engine.projection.turns.values()):
             if turn.request_id == request_id:
+                end = self._engine.projection.end_of(turn.id)
                 await self.stop(turn.id, detail)
-                return turn.id
+                ended = await end
+                return replace(self._follow(ended, await self._stored(ended), ()), turn=turn)
         return None
 
     async def _finish_older(self) -> list[str]:

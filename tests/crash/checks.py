@@ -34,6 +34,9 @@ ERRORS = {
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 
+CALL = "'call-' || session_id || '-' || task.id"
+"""What tools and hosts see as the id of a call, from the tables task and meta."""
+
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Rows]:
@@ -63,14 +66,14 @@ def snapshot(folder: Path) -> dict[str, Any]:
             turns = rows("SELECT id, request_id, status, reason, task_id FROM turn")
             marked = {row[0] for row in rows("SELECT id FROM task WHERE abort_requested")}
             unknown = rows(
-                "SELECT id FROM task WHERE name='tool' AND phase='execute' AND status IN ('running', 'pending')"
-                " AND replay='never'"
+                f"SELECT {CALL} FROM task, meta WHERE name='tool' AND phase='execute' AND replay='never'"
+                " AND status IN ('running', 'pending')"
             )
             return {
                 "text": {request: _committed_text(rows, turn) for turn, request, *_ in turns},
                 "live": [request for _, request, status, *_ in turns if status in ("running", "waiting")],
                 "stopped": [request for _, request, _, reason, task in turns if reason == "aborted" or task in marked],
-                "unknown": [f"call-{row[0]}" for row in unknown],
+                "unknown": [row[0] for row in unknown],
                 "wrong": [f"after the kill: {text}" for text in [*_tips(rows), *_usage(rows)]],
             }
     finally:
@@ -246,11 +249,11 @@ def calls(folder: Path) -> dict[str, dict[str, Any]]:
     """Every tool task by its id: tool, replay policy and the text of its result."""
     with _opened(folder / FILE) as rows:
         found = rows(
-            "SELECT task.id, tool, replay, message FROM task JOIN entry ON entry.task_id=task.id"
+            f"SELECT {CALL}, tool, replay, message FROM meta, task JOIN entry ON entry.task_id=task.id"
             " WHERE name='tool' AND entry.kind='tool_result' ORDER BY task.id"
         )
     return {
-        f"call-{task}": {"tool": tool, "replay": replay, "result": json.loads(message)["content"][0]["text"]}
+        task: {"tool": tool, "replay": replay, "result": json.loads(message)["content"][0]["text"]}
         for task, tool, replay, message in found
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 from argparse import Namespace
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes._clock import SYSTEM_CLOCK
-from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError
+from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, RequestConflict, SessionBusy
 from agent_nodes.messages import repair_text
 from agent_nodes.store.locate import check_folder, is_file, session_file
 from agent_nodes.submission import Submission, submission_of
-from conversation.host import PROJECT, SESSION_KEY, ConversationHost, ConversationRun
-from conversation.problems import KEY_VARIABLES, give_up_stdout, problem, trace
+from conversation.host import PROJECT, SESSION_KEY, ConversationHost, ConversationRun, named_session
+from conversation.problems import KEY_VARIABLES, OPTIONS, command, give_up_stdout, problem, trace
 from conversation.render import JsonView, Notes, Output, TextView
 
 if TYPE_CHECKING:
@@ -27,22 +26,6 @@ if TYPE_CHECKING:
 # In this order: with both keys the first one's provider answers.
 KEYS: dict[str, str] = dict(zip(("anthropic", "openai"), KEY_VARIABLES, strict=True))
 DEMO = "demo"
-
-# The options of ask that say who answers and how; each is an option of create_agent. They belong to the command that
-# goes on with a turn.
-OPTIONS = {
-    "provider": "--provider",
-    "model": "--model",
-    "base_url": "--base-url",
-    "api_kind": "--api-kind",
-    "system_prompt": "--system-prompt",
-    "workdir": "--workdir",
-    "allowed_directories": "--allow",
-    "permission_policy": "--permission-policy",
-    "max_tokens": "--max-tokens",
-    "context_window": "--context-window",
-    "stall_timeout": "--stall-timeout",
-}
 
 STOPPED, UNREAD = 130, 141
 SHUTDOWNS = (143, 129)  # by SIGTERM and SIGHUP
@@ -59,13 +42,16 @@ def _prepare(given: Namespace) -> _Turn:
     if given.session is not None and not given.session.strip():
         raise InputValidationError("--session: empty; give the key of a session.", field="session")
     prompt = read_prompt(given.prompt)
-    key = given.session if given.session is not None else _new_key()
+    if given.session is None and (given.project is not None or given.session_key is not None):
+        raise InputValidationError("--project and --session-key need the --session they belong to.", field="session")
+    ref = named_session(_new_key() if given.session is None else given.session, given.session_key, given.project)
     options = _options(given)
     demo = options["provider"] is None
     if demo:
         options["provider"] = _provider(options, os.environ)
         demo = options["provider"] == DEMO
-    host = ConversationHost(PROJECT, key, options=options)
+    _check_own(options)
+    host = ConversationHost(ref.project, ref.conversation_id, ref.session_key, options=options)
     if not is_file(host.path):
         _check_new(given, prompt)
     if prompt is not None or given.request_id is not None:
@@ -83,8 +69,8 @@ def _check_new(given: Namespace, prompt: str | None) -> None:
         what = "say which session with --session KEY" if given.session is None else unknown
         raise InputValidationError(f"--reopen: {what}.", field="reopen")
     raise InputValidationError(
-        f"prompt: {'missing' if given.session is None else unknown}. Give it as words after `ask`, or pipe it in: "
-        "echo hello | agent-nodes ask",
+        f"prompt: {'missing' if given.session is None else unknown}. Give it as words, or pipe it in: "
+        f"echo hello | {command('ask')}",
         field="prompt",
     )
 
@@ -138,6 +124,20 @@ def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     return DEMO
 
 
+def _check_own(options: Mapping[str, Any]) -> None:
+    """A server of one's own has no defaults: all that is missing is said at once."""
+    if options["provider"] in (*KEYS, DEMO):
+        return
+    needs = {"base_url": "--base-url URL", "model": "-m MODEL"}
+    missing = [flag for name, flag in needs.items() if not options.get(name)]
+    if missing:
+        raise InputValidationError(
+            f"--provider: {options['provider']!r} is none of {', '.join((*KEYS, DEMO))}; for a server of your own give "
+            f"{' and '.join(missing)} too.",
+            field="provider",
+        )
+
+
 def _new_key() -> str:
     while True:
         key = SYSTEM_CLOCK.new_id()[:8]
@@ -154,7 +154,7 @@ class _Turn:
         self._host = host
         self._prompt = prompt
         self._demo = demo
-        self._key = host.session.conversation_id
+        self._key = given.session if given.session is not None else host.session.conversation_id
         self._run: ConversationRun | None = None
         self._unwritable: OSError | None = None
 
@@ -170,8 +170,8 @@ class _Turn:
                     view.model = self._host.model[1]
                     await self._introduce(notes)
                     await self._finish_older(signals.stop, notes)
-                    await self._answer(signals.stop, json_view or view)
-                    await self._close(view, json_view)
+                    await self._answer(signals.stop, notes, json_view or view)
+                    await self._close(view, notes, json_view)
             except Exception as raised:
                 error = raised
             status = self._status(error, signals)
@@ -190,7 +190,7 @@ class _Turn:
                 field="provider",
             )
         if self._given.session is None:
-            await notes.line(f"agent-nodes: session {self._key}; go on with: {self._again()}")
+            await notes.line(f"agent-nodes: session {self._key}; go on with: {self._again()} {notes.blank}")
         if self._demo:
             keys = " or ".join(KEYS.values())
             await notes.line(f"agent-nodes: no key is set ({keys}); the demo answers, a script and no language model")
@@ -203,6 +203,7 @@ class _Turn:
             if turn.prompt == self._prompt:
                 return
             await notes.line("agent-nodes: an earlier turn of this session was cut off; it is finished first")
+            ended = f"it is answered; to read it: {self._shown()}"
             await notes.status("finishing an earlier turn")
             run = self._run = await self._host.start({"request_id": turn.request_id}, {"abort_signal": stop})
             try:
@@ -211,14 +212,18 @@ class _Turn:
             except AgentError as error:
                 if run.result is None or stop.is_set:
                     raise
-                await notes.line(f"agent-nodes: it failed: {problem(error)}")
+                ended = f"it failed: {problem(error)}"
+            await notes.line(f"agent-nodes: {ended}")
             self._run = None
 
-    async def _answer(self, stop: AbortSignal, view: TextView | JsonView) -> None:
+    async def _answer(self, stop: AbortSignal, notes: Notes, view: TextView | JsonView) -> None:
         given = self._given
         fields = {"prompt": self._prompt, "request_id": given.request_id, "reopen": given.reopen}
         run = self._run = await self._host.start(fields, {"abort_signal": stop})
+        if run.resumed and not given.reopen:
+            await notes.line("agent-nodes: going on with the turn that was cut off")
         if isinstance(view, TextView):
+            view.resumed = run.resumed and not given.reopen
             await view.wait()
         async for event in run.events():
             if self._unwritable is not None:
@@ -229,12 +234,17 @@ class _Turn:
                 self._unwritable = error
                 run.stop("Its reader went away.")
 
-    async def _close(self, view: TextView, json_view: JsonView | None) -> None:
+    async def _close(self, view: TextView, notes: Notes, json_view: JsonView | None) -> None:
         run = self._run
-        if run is None or run.result is None or json_view is not None:
+        if run is None or run.result is None:
             return
-        await self._written(view.end())
+        if json_view is None:
+            await self._written(view.end())
         result = run.result
+        if result.replayed:
+            await notes.line("agent-nodes: (this turn had ended before; its stored answer)")
+        if json_view is not None:
+            return
         await view.usage(result.usage, self._host.context_usage(), replayed=result.replayed, session=self._key)
 
     async def _report(
@@ -284,14 +294,16 @@ class _Turn:
             return said if error is None else f"{said}; the turn was stopped"
         if status == STOPPED and self._run is not None and self._run.result is not None:
             return "stopped"
+        if isinstance(error, SessionBusy):
+            return problem(error).replace(f"session {self._host.path}", f"session {self._key!r}")
         return problem(error) if error is not None else ""
 
     def _hint(self, error: Exception | None) -> str:
         """How to go on with this turn, where that is possible."""
-        if self._run is None or isinstance(error, InputValidationError):
+        if self._run is None or isinstance(error, (InputValidationError, RequestConflict)):
             return ""
         if error is None:
-            return f"it is kept: {shlex.join(['agent-nodes', 'sessions', 'show', self._key])}"
+            return f"it is kept: {self._shown()}"
         result = self._run.result
         if result is None:
             return f"go on with: {self._again()}"
@@ -299,16 +311,24 @@ class _Turn:
             return ""
         return f"go on with this turn: {self._again('--reopen')}"
 
+    def _shown(self) -> str:
+        return command("sessions", "show", self._key, *self._where())
+
+    def _where(self) -> list[str]:
+        """Which of several sessions of that name."""
+        names = {"--project": self._given.project, "--session-key": self._given.session_key}
+        return [word for flag, name in names.items() if name is not None for word in (flag, name)]
+
     def _again(self, *more: str) -> str:
         values = vars(self._given)
-        words = ["agent-nodes", "ask", "--session", self._key]
+        words = ["--session", self._key, *self._where()]
         for name, flag in OPTIONS.items():
             value = values.get(name)
             if isinstance(value, list):
                 words += [word for item in value for word in (flag, str(item))]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             elif value is not None:
                 words += [flag, str(value)]
-        return shlex.join([*words, *more])
+        return command("ask", *words, *more)
 
     def _result(self, error: Exception | None, status: int) -> dict[str, Any]:
         run = self._run

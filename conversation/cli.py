@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent_nodes.errors import InputValidationError
-from conversation.problems import give_up_stdout, interrupted, problem, put, say, trace
+from conversation.problems import command, give_up_stdout, interrupted, problem, put, say, trace
 
 USAGE = """\
 usage: agent-nodes COMMAND [OPTION...]
@@ -54,6 +54,12 @@ examples:
   agent-nodes ask --session notes -m claude-sonnet-5 "Summarise README.md"
   agent-nodes ask --provider local --base-url http://127.0.0.1:8080/v1 -m qwen "hello"
   agent-nodes ask --json "hello" | tail -n 1
+"""
+
+
+LIST = """\
+The sessions there are, the one used last first: session, turns, state, size, last used. At a terminal it is a table
+with these names above, else the values stand between tabs and there is no header.
 """
 
 
@@ -105,7 +111,8 @@ def _run(arguments: list[str]) -> int:
                 return 0
             raise InputValidationError("sessions: say list or show KEY.")
         case _:
-            raise InputValidationError(f"There is no command {arguments[0]!r}. See agent-nodes --help.")
+            meant = _meant(arguments[0], ("ask", "sessions"))
+            raise InputValidationError(f"There is no command {arguments[0]!r}{meant} See agent-nodes --help.")
 
 
 def _ask(arguments: list[str]) -> int:
@@ -131,7 +138,15 @@ def _without_session(error: BaseException) -> str:
         result |= {"status": "aborted", "reason": "aborted", "detail": "stopped"}
     else:
         result |= {"reason": getattr(error, "code", "runtime_failure"), "detail": problem(error)}
-    return json.dumps(result | {"session": None})
+    return json.dumps(result | {"session": None}, separators=(",", ":"))
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence about ``word``: a question where it looks like one that there is."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else "."
 
 
 class _Parser(ArgumentParser):
@@ -139,12 +154,14 @@ class _Parser(ArgumentParser):
         put(self.format_help(), end="")
 
     def error(self, message: str) -> NoReturn:
-        raise InputValidationError(f"{message}. See {self.prog} --help.")
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+        known = [*self._option_string_actions] if unknown.startswith("--") else []
+        raise InputValidationError(f"{message}{_meant(unknown, known)} See {self.prog} --help.")
 
 
-def _parser(command: str, description: str, epilog: str | None = None) -> _Parser:
+def _parser(name: str, description: str, epilog: str | None = None) -> _Parser:
     parser = _Parser(
-        prog=f"agent-nodes {command}",
+        prog=command(*name.split()),
         description=description,
         epilog=epilog,
         formatter_class=RawDescriptionHelpFormatter,
@@ -169,7 +186,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _ask_parser() -> ArgumentParser:
-    parser = _parser("ask", ASK, ASK_MORE)
+    parser = _parser("ask", ASK, ASK_MORE.replace("agent-nodes ask", command("ask")))
     add = parser.add_argument
     add("prompt", type=str, nargs="*", metavar="PROMPT", help="the words of the prompt; - is stdin")
     add(
@@ -177,6 +194,8 @@ def _ask_parser() -> ArgumentParser:
         metavar="KEY",
         help="the session to go on with (any name); without it a new one is started",
     )
+    add("--project", metavar="NAME", help="the session's project, where it is not default")
+    add("--session-key", metavar="NAME", help="which session of the conversation KEY, where it is not agent")
     add(
         "--provider",
         metavar="NAME",
@@ -201,7 +220,7 @@ def _ask_parser() -> ArgumentParser:
 
 
 def _list_parser() -> ArgumentParser:
-    parser = _parser("sessions list", "The sessions there are, the one used last first.")
+    parser = _parser("sessions list", LIST)
     parser.add_argument("--json", action="store_true", help="one line of JSON a session")
     return parser
 

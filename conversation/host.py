@@ -161,10 +161,13 @@ class ConversationHost:
         if reopen:
             last = await self.runtime.harness.engine.line.read(inspect.last_turn)
             if last is None or prompt not in (None, last.prompt):
-                raise InputValidationError(
-                    "reopen: the session's last turn is no such turn. Give its request_id, or leave reopen out.",
-                    field="reopen",
+                what = (
+                    "the session has no turn yet; leave reopen out"
+                    if last is None
+                    else "the session's last turn has another prompt. Give that one or none, name an older turn by "
+                    "its request_id, or leave reopen out for a new turn"
                 )
+                raise InputValidationError(f"reopen: {what}.", field="reopen")
             return last
         if prompt is None:
             raise InputValidationError(
@@ -218,17 +221,40 @@ def list_sessions(root: Path | None = None) -> list[SessionSummary]:
     return sorted(found, key=lambda summary: summary.last_used, reverse=True)
 
 
+def full_name(session: SessionSummary) -> str:
+    """A session's three names in one, as :func:`named_session` and :func:`read_session` take them too."""
+    return f"{session.project}/{session.conversation_id}/{session.session_key}"
+
+
+def named_session(
+    conversation_id: str, session_key: str | None = None, project: str | None = None, *, root: Path | None = None
+) -> SessionRef:
+    """The session that a turn belongs to, whether there is one yet or not: a name that is another session's full name
+    (:func:`full_name`) means that one, unless a session of that very name exists.
+
+    Raises ``InputValidationError`` for what is no name, ``StorageError`` where ``root`` cannot be read."""
+    ref = SessionRef(project or PROJECT, conversation_id, session_key or SESSION_KEY)
+    file = session_file(ref.project, ref.conversation_id, ref.session_key, root)
+    if "/" in conversation_id and project is None and session_key is None and not is_file(file):
+        for summary in list_sessions(root):
+            if summary.conversation_id and full_name(summary) == conversation_id:
+                return SessionRef(summary.project, summary.conversation_id, summary.session_key)
+    return ref
+
+
 def read_session(
     conversation_id: str, session_key: str | None = None, project: str | None = None, *, root: Path | None = None
 ) -> SessionView:
-    """A session with its turns, read as :func:`list_sessions` reads.
+    """A session with its turns, read as :func:`list_sessions` reads. An empty file is a session without turns.
 
-    With ``conversation_id`` alone it is the one in the default project, else the only one of that name anywhere.
-    Raises ``InputValidationError`` where there is none or several, ``SessionFileError`` or ``StorageError``.
+    With ``conversation_id`` alone it is the one in the default project, else the one with this full name, else the only
+    one of that name anywhere. Raises ``InputValidationError`` where there is none or several, ``SessionFileError`` or
+    ``StorageError``.
     """
-    path = session_file(project or PROJECT, conversation_id, session_key or SESSION_KEY, root)
+    ref = named_session(conversation_id, session_key, project, root=root)
+    path = session_file(ref.project, ref.conversation_id, ref.session_key, root)
     if is_file(path):
-        return inspect.view(path)
+        return _view(path, ref)
     found = [
         summary
         for summary in list_sessions(root)
@@ -237,14 +263,26 @@ def read_session(
         and project in (None, summary.project)
     ]
     if not found:
-        raise InputValidationError(f"There is no session {conversation_id!r}.", field="session")
+        wanted = (("project", project), ("session_key", session_key))
+        where = "".join(f", {name} {value!r}" for name, value in wanted if value is not None)
+        raise InputValidationError(f"There is no session {conversation_id!r}{where}.", field="session")
     if len(found) > 1:
-        places = ", ".join(f"{summary.project}/{summary.session_key}" for summary in found)
+        names = ", ".join(repr(full_name(summary)) for summary in found)
         raise InputValidationError(
-            f"The session {conversation_id!r} exists more than once (project/session key: {places}); say which one.",
+            f"The session {conversation_id!r} exists more than once; say which one by its full name ({names}), or with "
+            "project and session_key.",
             field="session",
         )
     return inspect.view(found[0].path)
+
+
+def _view(path: Path, ref: SessionRef) -> SessionView:
+    status = path.stat()
+    if status.st_size or is_file(Path(f"{path}-wal")):
+        return inspect.view(path)
+    # Whoever made it was killed before the first write.
+    empty = SessionSummary(path, ref.project, ref.conversation_id, ref.session_key, 0, "idle", 0, status.st_mtime)
+    return SessionView(empty, ())
 
 
 def _fields(value: AgentInput | Mapping[str, Any] | str | None) -> dict[str, Any]:

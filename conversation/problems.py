@@ -1,19 +1,64 @@
-"""What went wrong, said on one line of stderr."""
+"""What went wrong, said on one line of stderr and in the words of the command line."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from contextlib import suppress
 
-from agent_nodes.errors import AgentError
+from agent_nodes.errors import AgentError, InputValidationError
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 
+# The options of ask that say who answers and how; each is an option of create_agent. They belong to the command that
+# goes on with a turn.
+OPTIONS = {
+    "provider": "--provider",
+    "model": "--model",
+    "base_url": "--base-url",
+    "api_kind": "--api-kind",
+    "system_prompt": "--system-prompt",
+    "workdir": "--workdir",
+    "allowed_directories": "--allow",
+    "permission_policy": "--permission-policy",
+    "max_tokens": "--max-tokens",
+    "context_window": "--context-window",
+    "stall_timeout": "--stall-timeout",
+}
+
+_FLAGS = {
+    **OPTIONS,
+    "project": "--project",
+    "conversation_id": "--session",
+    "session_key": "--session-key",
+    "request_id": "--request-id",
+    "reopen": "--reopen",
+}
+# Names that are no words of English as well, outside quotes.
+_NAMES = re.compile(r"'[^']*'|\b(" + "|".join(name for name in _FLAGS if "_" in name) + r")\b")
+_PHRASES = (
+    (", or give api_key", ""),
+    ("give the key as api_key", "give the key in the environment"),
+    ("give provider a", "give --provider a"),
+    ("with project and session_key", "with --project and --session-key"),
+    ("leave reopen out", "leave --reopen out"),
+)
+
+
+def command(name: str, *arguments: str) -> str:
+    """The command line that calls this program's ``name``, also where the script ``dev`` has started it."""
+    script = os.environ.get("AGENT_NODES_DEV", "")
+    called = [script, "run" if name == "ask" else name] if script else ["agent-nodes", name]
+    return shlex.join([*called, *arguments])
+
 
 def problem(error: BaseException) -> str:
-    """What went wrong on one line, without a key."""
-    if isinstance(error, AgentError):
+    """What went wrong on one line, without a key. Options are called as the command line calls them."""
+    if isinstance(error, InputValidationError):
+        text = _in_flags(error.message)
+    elif isinstance(error, AgentError):
         text = error.message
     else:
         text = f"unexpected {type(error).__name__}: {error}. Set AGENT_NODES_DEBUG=1 to see where."
@@ -22,6 +67,18 @@ def problem(error: BaseException) -> str:
         if key:
             text = text.replace(key, f"[{name}]")
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
+
+
+def _in_flags(text: str) -> str:
+    text = text.removeprefix("create_agent: ").removeprefix("input.")
+    for said, meant in _PHRASES:
+        text = text.replace(said, meant)
+    name, colon, rest = text.partition(":")
+    if colon and name == "api_key":
+        text = rest.lstrip()
+    elif colon and name in _FLAGS:
+        text = f"{_FLAGS[name]}:{rest}"
+    return _NAMES.sub(lambda found: _FLAGS.get(found.group(), found.group()), text)
 
 
 def interrupted(error: BaseException | None) -> bool:

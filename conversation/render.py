@@ -27,6 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MAIN_ARGUMENTS = ("command", "path", "pattern", "query", "url", "name")
 _RETRY = {
     "dropped": "connection lost",
+    "unreached": "trying again",
     "recovery": "going on after an interruption",
     "length": "output limit reached, going on",
     "lost-call": "a tool call was lost",
@@ -117,6 +118,11 @@ class Notes:
     def mark(self) -> str:
         return "·" if self._err.unicode else "-"
 
+    @property
+    def blank(self) -> str:
+        """In a command, the place of the prompt."""
+        return '"…"' if self._err.unicode else '"..."'
+
     async def line(self, text: str, *, style: str = "2") -> None:
         """One line; ``style`` is a code of the terminal: 2 dim, 31 red."""
         with suppress(OSError):
@@ -154,6 +160,7 @@ class TextView:
 
     def __init__(self, out: Output, notes: Notes) -> None:
         self.model = "the model"
+        self.resumed = False  # it was said already that the turn goes on where it was cut off
         self._out = out
         self._notes = notes
         self._said = False
@@ -175,8 +182,11 @@ class TextView:
             case "tool":
                 await self._tool(event)
             case "retry":
+                if event.kind == "recovery" and self.resumed:
+                    return  # said already, and a sentence may be going on
                 await self._break()
-                counted = f"{_RETRY[event.kind]} ({event.attempt} of {event.max_attempts})"
+                never = event.kind == "dropped" and event.reason.startswith("No connection")
+                counted = f"{_RETRY['unreached' if never else event.kind]} ({event.attempt} of {event.max_attempts})"
                 await self._notes.line(f"{self._notes.mark} {counted}: {self._shown(event.reason)}")
                 await self.wait()
             case "context_usage":
@@ -192,7 +202,7 @@ class TextView:
         if not self._notes.terminal:
             return
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-        calls = "stored answer, no model call" if replayed else f"{usage.calls} model call{'s' * (usage.calls != 1)}"
+        calls = "no model call" if replayed else f"{usage.calls} model call{'s' * (usage.calls != 1)}"
         tokens_in = usage.total_tokens - usage.output_tokens
         parts = [calls, f"{tokens_in:,} tokens in{cached}, {usage.output_tokens:,} out"]
         if context is not None:

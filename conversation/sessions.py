@@ -12,8 +12,8 @@ from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.messages import JsonObject
 from agent_nodes.store.inspect import SessionSummary, ToolView, TurnView
 from agent_nodes.store.locate import data_dir
-from conversation.host import PROJECT, SESSION_KEY, list_sessions, read_session
-from conversation.problems import put, say
+from conversation.host import PROJECT, SESSION_KEY, full_name, list_sessions, read_session
+from conversation.problems import command, put, say
 from conversation.render import main_argument, one_line, size
 
 HEADER = ("session", "turns", "state", "size", "last used")
@@ -26,7 +26,7 @@ def list_command(given: Namespace) -> int:
             put(_json(session.to_dict()))
         return 0
     if not sessions:
-        say(f"there are no sessions in {data_dir()}; agent-nodes ask starts one")
+        say(f"there are no sessions in {data_dir()}; {command('ask')} starts one")
         return 0
     rows = [_row(session) for session in sessions]
     if sys.stdout.isatty():
@@ -35,7 +35,7 @@ def list_command(given: Namespace) -> int:
         for row in rows:
             put("\t".join(row))
     for session in sessions:
-        if session.problem:
+        if session.problem and not _empty(session):
             say(one_line(session.problem))
     return 0
 
@@ -47,8 +47,13 @@ def show_command(given: Namespace) -> int:
         return 0
     about = found.summary
     put(f"session {_name(about)}: {about.turns} turn{'s' * (about.turns != 1)}, {_state(about)}, {size(about.size)}")
+    if not found.turns:
+        put("nothing was asked in it yet")
     for number, turn in enumerate(found.turns, start=1):
         _show(number, turn)
+    hint = _how_to_go_on(about, found.turns)
+    if hint:
+        put(f"\n[{hint}]")
     return 0
 
 
@@ -58,15 +63,32 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
 
 
 def _name(session: SessionSummary) -> str:
-    """What `ask --session` takes, for others all three names."""
+    """What ``ask --session`` and ``sessions show`` take: the key, of a session of another project or node all three
+    names."""
     if (session.project, session.session_key) == (PROJECT, SESSION_KEY):
         return one_line(session.conversation_id)
     if not session.conversation_id:
         return str(session.path)
-    return one_line(f"{session.project}/{session.conversation_id}/{session.session_key}")
+    return one_line(full_name(session))
+
+
+def _how_to_go_on(about: SessionSummary, turns: Sequence[TurnView]) -> str:
+    """The command that goes on with a turn that was cut off, or with a last one that has no answer."""
+    again = command("ask", "--session", _name(about))
+    if about.state == "unfinished":
+        return f"a turn was cut off; go on with: {again}"
+    if about.holder is None and turns and turns[-1].status in ("failed", "aborted"):
+        return f"go on with the last turn: {again} --reopen"
+    return ""
+
+
+def _empty(session: SessionSummary) -> bool:
+    return session.state == "unreadable" and not session.size and session.path.is_file()
 
 
 def _state(session: SessionSummary) -> str:
+    if _empty(session):
+        return "empty"
     holder = session.holder
     if holder is None:
         return session.state

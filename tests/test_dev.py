@@ -185,6 +185,20 @@ def test_old_python_is_refused_in_one_line(checkout: Checkout) -> None:
     assert "3.10.1" in refused.err[0] and "3.11 or newer" in refused.err[0]
 
 
+def test_the_command_is_told_how_it_was_called(checkout: Checkout) -> None:
+    executable(checkout.tools / "agent-nodes", f'{TOOL}echo "$AGENT_NODES_DEV"\n')
+    assert checkout.dev("run", script="./dev").out == "./dev\n"
+    listed = checkout.dev("sessions", "list", script="dev")
+    assert (listed.out, listed.calls[-1]) == ("./dev\n", "agent-nodes sessions list")
+
+
+def test_a_missing_package_index_is_said_by_name(checkout: Checkout) -> None:
+    executable(checkout.path / "uv", UV.replace("esac", '*"-q"*) exit 1 ;;\nesac'))
+    failed = checkout.dev("run")
+    assert failed.status == 2
+    assert "is there a package index?" in failed.err[-1]
+
+
 def test_missing_python_is_refused_in_one_line(checkout: Checkout) -> None:
     refused = checkout.dev("run", PYTHON="no-such-python")
     assert (refused.status, len(refused.err)) == (2, 1)
@@ -202,7 +216,7 @@ def test_python_without_ensurepip_and_pip_names_the_package(checkout: Checkout) 
 def test_help_and_unknown_commands_set_nothing_up(checkout: Checkout) -> None:
     shown = checkout.dev("help")
     assert (shown.status, shown.out) == (0, checkout.dev().out)
-    for command in ("run", "test", "lint", "fmt", "gen", "bench", "help"):
+    for command in ("run", "sessions", "test", "lint", "fmt", "gen", "bench", "help"):
         assert f"\n  {command} " in shown.out
     unknown = checkout.dev("frobnicate")
     assert (unknown.status, unknown.err[-1]) == (2, "dev: no such command: frobnicate")

@@ -3,12 +3,14 @@
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from agent_nodes.errors import StorageError
+from agent_nodes.store.locate import session_file
 from conversation import cli
 from conversation.problems import problem
 from tests.conversation.shell import Ask, Shell
@@ -121,7 +123,7 @@ def test_a_request_id_with_another_prompt_is_refused(ask: Ask, fake: FakeServer)
     ask("--session", "s", "--request-id", "r1", "hi")
     done = ask("--session", "s", "--request-id", "r1", "something else")
     assert done.status == 1
-    assert "'r1'" in done.err.splitlines()[0]
+    assert "'r1'" in done.problem  # and no way to go on with what was never begun
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -134,19 +136,25 @@ def test_a_request_id_with_another_prompt_is_refused(ask: Ask, fake: FakeServer)
         (["ask", "   "], "prompt: missing"),
         (["ask", "--session", "unknown"], "there is no session 'unknown'"),
         (["ask", "--session", "", "hi"], "--session"),
-        (["ask", "--sessio", "s", "hi"], "--sessio"),
+        (["ask", "--sessio", "s", "hi"], "unrecognized arguments: --sessio; did you mean --session?"),
+        (["ask", "--base_url=http://x", "hi"], "did you mean --base-url?"),
+        (["ask", "--frobnicate", "hi"], "unrecognized arguments: --frobnicate. See"),
+        (["aks", "hi"], "no command 'aks'; did you mean ask?"),
         (["ask", "--max-tokens", "none", "hi"], "--max-tokens: 'none'"),
         (["ask", "--stall-timeout", "nan", "hi"], "--stall-timeout: 'nan'"),
         (["ask", "--permission-policy", "all", "hi"], "read-only"),
         (["ask", "--api-kind", "soap", "hi"], "openai-responses"),
         (["ask", "--workdir", "nowhere", "hi"], "nowhere' cannot be used"),
-        (["ask", "--allow", "nowhere", "hi"], "allowed_directories: 'nowhere' cannot be used"),
-        (["ask", "--provider", "mine", "hi"], "base_url: missing"),
-        (["ask", "--provider", "mine", "--base-url", "http://127.0.0.1:1", "hi"], "model: missing"),
+        (["ask", "--allow", "nowhere", "hi"], "--allow: 'nowhere' cannot be used"),
+        (["ask", "--provider", "mine", "hi"], "give --base-url URL and -m MODEL too"),
+        (["ask", "--provider", "mine", "--base-url", "http://127.0.0.1:1", "hi"], "give -m MODEL too"),
         (["ask", "--base-url", "http://127.0.0.1:1", "hi"], "--provider"),
         (["ask", "--provider", "demo", "-m", "big", "hi"], "'big'"),
-        (["ask", "--request-id", " ", "hi"], "request_id"),
-        (["ask", "--request-id", "", "hi"], "request_id"),
+        (["ask", "--request-id", " ", "hi"], "--request-id: must not be empty"),
+        (["ask", "--request-id", "", "hi"], "--request-id: must not be empty"),
+        (["ask", "--project", "p", "hi"], "need the --session"),
+        (["ask", "--session-key", "look", "hi"], "need the --session"),
+        (["ask", "--api-kind", "openai-responses", "--provider", "demo", "hi"], "--api-kind: "),
         (["ask", "--reopen", "hi"], "--reopen: say which session"),
         (["ask", "--reopen"], "--reopen: say which session"),
         (["ask", "--reopen", "--session", "unknown", "hi"], "--reopen: there is no session 'unknown'"),
@@ -187,7 +195,7 @@ def test_wrong_usage_is_one_line_that_names_it(inside: Ask, shell: Shell, argume
         (["--max-tokens", "x", "hi"], "--max-tokens"),
         (["--unknown"], "--unknown"),
         (["--workdir", "nowhere", "hi"], "nowhere"),
-        (["--request-id", "", "hi"], "request_id"),
+        (["--request-id", "", "hi"], "--request-id"),
         ([], "prompt"),
     ],
 )
@@ -261,7 +269,7 @@ def test_a_session_that_could_not_be_begun_leaves_no_file(
 def test_cl_04_a_missing_key_is_one_line_that_names_it(shell: Shell, provider: str, variable: str) -> None:
     done = shell("ask", "--provider", provider, "hi")
     assert done.status == 2
-    assert variable in done.problem
+    assert done.problem == f"the provider {provider!r} needs a key. Set {variable}."
     assert not shell.home.exists()
 
 
@@ -323,7 +331,69 @@ def test_reopening_needs_a_turn_that_is_meant(ask: Ask, fake: FakeServer) -> Non
     ask("--session", "s", "hi")
     done = ask("--session", "s", "--reopen", "something else")
     assert done.status == 2
-    assert "reopen" in done.problem
+    assert done.problem.startswith("--reopen: the session's last turn has another prompt.")
+
+
+def test_an_ended_turn_that_is_asked_for_again_is_said_to_be_stored(ask: Ask, fake: FakeServer) -> None:
+    fake.script(text("yes"))
+    assert "stored answer" not in ask("--session", "s", "hi").err
+    done = ask("--session", "s", "--reopen", "hi")
+    assert (done.status, done.out) == (0, "yes\n")
+    assert done.problem == "(this turn had ended before; its stored answer)"
+
+
+def test_a_session_without_a_turn_has_nothing_to_reopen(ask: Ask, shell: Shell) -> None:
+    path = session_file("default", "s", "agent", shell.home)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    done = ask("--session", "s", "--reopen", "hi")
+    assert done.status == 2
+    assert done.problem == "--reopen: the session has no turn yet; leave --reopen out."
+
+
+def test_the_hint_of_a_new_session_can_be_run_with_a_prompt_in_its_place(
+    shell: Shell, model: list[str], fake: FakeServer
+) -> None:
+    fake.script(text("a"), text("b"))
+    hint = shell("ask", *model, "hi").err.splitlines()[0].partition("go on with: agent-nodes ask ")[2]
+    assert hint.endswith(' "…"')
+    again = shell("ask", *[word.replace("…", "and now?") for word in shlex.split(hint)])
+    assert (again.status, again.out) == (0, "b\n")
+
+
+def test_hints_name_the_script_that_started_the_command(shell: Shell) -> None:
+    shell.environment["AGENT_NODES_DEV"] = "./dev"
+    done = shell("ask", "hi")
+    key = shell("sessions", "list").out.split("\t")[0]
+    assert f'go on with: ./dev run --session {key} "…"' in done.err
+    assert "See ./dev run --help." in shell("ask", "--nothing").err
+    assert shell("ask", "--help").out.startswith("usage: ./dev run ")
+
+
+def test_a_node_s_session_is_asked_by_its_names_or_by_what_the_list_calls_it(
+    ask: Ask, shell: Shell, fake: FakeServer
+) -> None:
+    fake.script(text("a"), text("b"), text("c"), error(400, "no"))
+    ask("--session", "job7", "--session-key", "look", "1")
+    row = shell("sessions", "list").out.split("\t")[0]
+    assert row == "default/job7/look"
+    ask("--session", row, "2")
+    ask("--session", "job7", "--project", "default", "--session-key", "look", "3")
+    assert len(shell.turns(row)) == 3
+    assert len(shell("sessions", "list").out.splitlines()) == 1
+    failed = ask("--session", "job7", "--session-key", "look", "4")
+    assert "ask --session job7 --session-key look --provider" in failed.err
+
+
+def test_a_service_that_is_not_there_was_never_connected(shell: Shell) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        child = shell.start("ask", "--provider", "mine", "-m", "m", "--base-url", url, "hi")
+        assert child.process.stderr is not None
+        lines = [child.process.stderr.readline().decode() for _ in range(2)]
+        child.kill()
+    assert "trying again (1 of 10): No connection to " in lines[1]
 
 
 def test_a_failed_turn_is_the_last_line_of_json(ask: Ask, fake: FakeServer) -> None:
@@ -342,6 +412,7 @@ def test_a_busy_session_names_its_holder(shell: Shell, model: list[str], ask: As
     done = ask("--session", "s", "me too")
     assert done.status == 1
     assert f"process {child.process.pid}" in done.problem
+    assert done.problem.startswith("The session 's' is already open")
     held.open()
     assert child.end().status == 0
 

@@ -209,7 +209,9 @@ async def test_a_name_alone_finds_the_only_session(host: MakeHost, fake: FakeSer
             read_session(name, project=project, root=root)
     async with ConversationHost("q", "c", options={"provider": "demo", "workdir": tmp_path}, root=root) as other:
         await words(await other.start("hi"))
-    with pytest.raises(InputValidationError, match="p/agent") as raised:
+    with pytest.raises(InputValidationError, match="'p/c/agent'") as raised:
         read_session("c", root=root)
-    assert "q/agent" in raised.value.message
+    assert "'q/c/agent'" in raised.value.message
+    assert read_session("p/c/agent", root=root).summary.project == "p"
+    assert read_session("q/c/agent", root=root).summary.project == "q"
     assert read_session("c", project="q", root=root).summary.project == "q"

@@ -57,6 +57,7 @@ def test_show_tells_the_turns(ask: Ask, shell: Shell, fake: FakeServer) -> None:
         "Let me see.\n\nIt says alpha.\n",
         "--- turn 2: failed",
         "[model_error: ",
+        "\n[go on with the last turn: agent-nodes ask --session s --reopen]\n",
     ):
         assert piece in shown.out
     first, second = shell.turns("s")
@@ -105,6 +106,9 @@ def test_a_killed_session_is_unfinished_and_reading_changes_nothing(
     state = shell.state("s")
     assert (state["state"], "holder" in state) == ("unfinished", False)
     assert shell.turns("s")[0]["status"] == "unfinished"
+    assert shell("sessions", "show", "s").out.endswith(
+        "\n[a turn was cut off; go on with: agent-nodes ask --session s]\n"
+    )
     assert contents(shell.home) == before
 
 
@@ -136,6 +140,16 @@ def test_a_file_that_cannot_be_read_hides_no_other(shell: Shell, ask: Ask, fake:
     shown = shell("sessions", "show", "broken")
     assert shown.status == 1
     assert str(broken) in shown.problem
+
+
+def test_an_empty_file_is_a_session_in_which_nothing_was_asked(shell: Shell) -> None:
+    path = session_file("default", "s", "agent", shell.home)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    shown = shell("sessions", "show", "s")
+    assert (shown.status, shown.out) == (0, "session s: 0 turns, idle, 0 B\nnothing was asked in it yet\n")
+    listed = shell("sessions", "list")
+    assert (listed.out.split("\t")[:3], listed.err) == ([str(path), "", "empty"], "")
 
 
 def test_no_sessions_is_no_failure(shell: Shell) -> None:

@@ -119,7 +119,9 @@ def test_a_shutdown_leaves_a_turn_that_goes_on(
     child.signal(number)
     done = child.end()
     assert done.status == 128 + number
-    assert "go on with: agent-nodes ask --session s" in done.err
+    hint = done.err.splitlines()[-1]
+    assert hint.startswith("agent-nodes: go on with: agent-nodes ask --session s --provider")
+    assert "…" not in hint
     assert shell.state("s")["state"] == "unfinished"
     fake.script(text("three"))
     again = ask("--session", "s", "--json")
@@ -171,6 +173,7 @@ def test_another_prompt_waits_until_the_turn_that_was_cut_off_has_ended(
     done = ask("--session", "s", "something new")
     assert (done.status, done.out) == (0, "new answer\n")
     assert "was cut off; it is finished first" in done.err
+    assert "it is answered; to read it: agent-nodes sessions show s\n" in done.err
     assert [turn["status"] for turn in shell.turns("s")] == ["answered", "answered"]
 
 

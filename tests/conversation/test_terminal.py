@@ -5,6 +5,7 @@ import fcntl
 import io
 import os
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -14,7 +15,7 @@ import pytest
 
 from conversation.render import Notes, Output, fit, main_argument, one_line, size, width
 from tests.conversation.shell import COMMAND, GUARD, Ask, Shell
-from tests.fakes import FakeServer, call, reply, text, thinking
+from tests.fakes import FakeServer, call, gate, reply, text, thinking, tools
 
 ANSWER = "✓ 한글 — done"
 
@@ -116,6 +117,18 @@ def test_a_terminal_does_not_obey_the_model(shell: Shell, model: list[str], fake
     assert "a[2Jbcd\r\n" in sent
     assert "\te" in sent
     assert "\x1b[2J" not in sent and "\x07" not in sent
+
+
+def test_a_turn_that_goes_on_keeps_its_sentence_on_a_line(shell: Shell, model: list[str], fake: FakeServer) -> None:
+    fake.script(tools(call("bash", {"command": "true"})), text("The total ", "is 41.").hold(gate(), before=1))
+    child = shell.start("ask", *model, "--session", "s", "hi")
+    child.read("The total ")
+    child.signal(signal.SIGTERM)
+    assert child.end().status == 143
+    fake.script(text("is 42."))
+    lines = screen(on_terminal(shell, "ask", *model, "--session", "s"))
+    assert lines[0] == "agent-nodes: going on with the turn that was cut off"
+    assert "The total is 42." in lines
 
 
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

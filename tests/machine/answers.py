@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from itertools import chain
+from typing import Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
 from agent_nodes.messages import Usage, repair_text
 from agent_nodes.providers.script import Call, Drop, LoseCall, Report, Say, Status, Step, Stop, Wait
+
+T = TypeVar("T")
 
 Meaning: TypeAlias = Literal["answer", "calls", "length", "lost-call", "dropped", "fail"]
 
@@ -87,59 +90,79 @@ def _short(step: Step) -> str:
 
 PLAIN = Answer((Say("text", "fallback"), Report(Usage(1, 1))))
 
+
+def sometimes(what: st.SearchStrategy[T], percent: int, otherwise: T) -> st.SearchStrategy[T]:
+    """``what`` in ``percent`` of a hundred draws (a plain ``one_of`` would weigh by alternatives)."""
+    return st.integers(0, 99).flatmap(lambda drawn: what if drawn >= 100 - percent else st.just(otherwise))
+
+
 _words = st.sampled_from(["ja ", "no", "한국어 ", "\n", "  ", "\n\n", "a\x00b", "\ud800x ", "e\u0301 ", '{"', "---"])
 _texts = st.lists(_words, min_size=1, max_size=4).map("".join)
 _says = st.builds(Say, st.sampled_from(["text", "text", "text", "thinking"]), _texts)
-
-TOOLS = ("pay", "look", "step", "peek", "boom", "chat", "deaf", "stuck")
-_arguments = st.fixed_dictionaries({"turns": st.integers(0, 3), "seconds": st.sampled_from([0, 0, 0.06, 1])})
-
-
-def _call(name: str, arguments: dict[str, object]) -> Call:
-    return Call(name, f'{{"turns": {arguments["turns"]}, "seconds": {arguments["seconds"]}}}', dict(arguments))
-
-
-_good_calls = st.builds(_call, st.sampled_from(TOOLS), _arguments)
-_calls = st.one_of(
-    _good_calls,
-    _good_calls,
-    _good_calls,
-    st.just(Call("nowhere", "{}", {})),
-    st.just(Call("pay", '{"turns": "many"}', {"turns": "many"})),
-    st.just(Call("pay", '{"turns": ', None)),
-)
-_cut_calls = st.just(Call("pay", '{"turns": ', None, cut=True))
 _reports = st.builds(lambda out, cached: Report(Usage(0, out, cached)), st.integers(0, 9), st.integers(0, 3))
 _waits = st.sampled_from([Wait(0.01), Wait(0.06), Wait(1.0)])
-_ends = st.one_of(
+_noise = st.lists(st.one_of(_says, _says, _reports, _waits), max_size=3)
+
+TOOLS = ("pay", "look", "step", "peek", "boom", "chat", "deaf", "stuck")
+
+
+def _call(name: str, turns: int, seconds: float) -> Call:
+    return Call(name, f'{{"turns": {turns}, "seconds": {seconds}}}', {"turns": turns, "seconds": seconds})
+
+
+_calls = sometimes(
+    st.sampled_from(
+        [
+            Call("nowhere", "{}", {}),
+            Call("pay", '{"turns": "many"}', {"turns": "many"}),
+            Call("pay", '{"turns": ', None),
+        ]
+    ),
+    15,
+    None,
+).flatmap(
+    lambda bad: (
+        st.builds(_call, st.sampled_from(TOOLS), st.integers(0, 3), st.sampled_from([0, 0.06, 1]))
+        if bad is None
+        else st.just(bad)
+    )
+)
+_rounds = st.lists(_calls, min_size=1, max_size=4)
+_cut_call = [Call("pay", '{"turns": ', None, cut=True)]
+_broken = st.one_of(
     st.just(Drop()),
-    st.just(Drop()),
-    st.just(LoseCall()),
     st.builds(Status, st.sampled_from(RETRYABLE), st.sampled_from([None, 0.0, 2.0, 60.0])),
+    st.just(LoseCall()),
+    st.just(Stop("length")),
+)
+_final = st.one_of(
     st.builds(Status, st.sampled_from(FINAL)),
-    st.builds(Stop, st.sampled_from(["end", "tool_use", "length", "length", "pause", "refusal", "overflow"])),
+    st.builds(Stop, st.sampled_from(["end", "tool_use", "pause", "refusal", "overflow"])),
 )
-_noise = st.one_of(_says, _reports, _waits)
 
 
-def _answer(before: list[Step], calls: list[Step], after: list[Step], end: Step | None) -> Answer:
-    return Answer((*before, *calls, *after, *(() if end is None else (end,))))
+def _answer(*parts: list[Step] | Step | None) -> Answer:
+    steps: list[Step] = []
+    for part in parts:
+        steps += part if isinstance(part, list) else [] if part is None else [part]
+    return Answer(tuple(steps))
 
 
-_ordinary = st.builds(
-    _answer,
-    st.lists(_noise, max_size=3),
-    st.one_of(st.just([]), st.lists(_calls, max_size=3), st.lists(_cut_calls, min_size=1, max_size=1)),
-    st.lists(_reports, max_size=1),
-    st.one_of(st.none(), st.none(), _ends),
+_report = sometimes(_reports, 70, None)
+_shapes = {
+    "calls": st.builds(_answer, _noise, _rounds, _report),
+    "text": st.builds(_answer, _noise, _report),
+    "broken": st.builds(_answer, _noise, sometimes(_rounds, 20, []), _report, _broken),
+    "cut call": st.builds(_answer, _noise, st.just(_cut_call), _report, sometimes(_broken, 30, None)),
+    "final": st.builds(_answer, _noise, sometimes(_rounds, 20, []), _report, _final),
+}
+_ordinary = st.sampled_from(["calls", "calls", "calls", "broken", "broken", "cut call", "text", "final"]).flatmap(
+    lambda shape: _shapes[shape].map(lambda one: (one,))
 )
-_storms = st.builds(
-    lambda answer, times: [answer] * times,
-    st.builds(_answer, st.lists(_says, max_size=1), st.just([]), st.lists(_reports, max_size=1), _ends),
-    st.integers(2, 12),
-)
+# The same again and again, up to the limits and beyond.
+_storms = st.builds(lambda one, times: (one,) * times, _shapes["broken"], st.integers(2, 12))
 
 answers = st.lists(
-    st.one_of(_ordinary.map(lambda one: [one]), _ordinary.map(lambda one: [one]), _storms), max_size=4
-).map(lambda groups: [answer for group in groups for answer in group])
+    sometimes(_storms, 8, ()).flatmap(lambda storm: st.just(storm) if storm else _ordinary), max_size=4
+).map(lambda groups: tuple(chain.from_iterable(groups)))
 """The answers of one run; after them the model gives :data:`PLAIN` ones."""

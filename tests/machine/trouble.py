@@ -9,7 +9,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from agent_nodes.store.storage import Point
-from tests.machine.answers import Answer, answers
+from tests.machine.answers import Answer, answers, sometimes
 
 What = Literal["abort", "leave", "cancel", "close", "crash", "on_event", "report_usage", "second_run"]
 When = Literal["turn", "event", "commit", "report"]
@@ -41,14 +41,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Course:
-    """How a run goes: what the model answers, what goes wrong, the turns of the loop that the writer's jobs wait, and
-    the seconds that each turn takes."""
+    """How a run goes: what the model answers, what goes wrong, the turns of the loop that the writer's jobs wait, the
+    seconds that each turn takes, and those that pass after the run."""
 
     answers: tuple[Answer, ...] = ()
     trouble: Trouble | None = None
     fault: Fault | None = None
     pace: tuple[int, ...] = (0,)
     drift: float = 0.0
+    after: float = 0.0
 
 
 def disk_full() -> sqlite3.Error:
@@ -58,9 +59,9 @@ def disk_full() -> sqlite3.Error:
     return error
 
 
-_turns = st.integers(1, 150)
+_turns = st.integers(1, 60)
 _events = st.integers(1, 8)
-_commits = st.integers(1, 8)
+_commits = st.integers(1, 7)
 _points = st.sampled_from(["begin", "commit", "committed"])
 
 
@@ -85,16 +86,16 @@ _troubles = st.one_of(
     _at("second_run", "turn", _turns, ("plain", "block")),
 )
 _faults = st.builds(Fault, _commits, st.sampled_from(["begin", "commit"]), st.sampled_from([1, 1, 2, 5]))
-# Four in five runs have no full disk.
-_maybe_faults = st.one_of(st.none(), st.none(), st.none(), st.none(), _faults)
+_rare_faults = sometimes(_faults, 15, None)
 
 paces = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)
-openings = st.builds(Course, trouble=st.one_of(st.none(), _crashes), fault=_maybe_faults, pace=paces)
+openings = st.builds(Course, trouble=sometimes(_crashes, 30, None), fault=_rare_faults, pace=paces)
 courses = st.builds(
     Course,
-    answers.map(tuple),
-    st.one_of(st.none(), _troubles),
-    _maybe_faults,
+    answers,
+    sometimes(_troubles, 65, None),
+    _rare_faults,
     paces,
     st.sampled_from([0.0, 0.0, 0.01, 0.03]),
+    st.sampled_from([0.0, 0.0, 3.0, 200.0]),
 )

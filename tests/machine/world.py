@@ -158,6 +158,8 @@ class World:
         self.mistakes: list[AssertionError] = []
         self.interruptions = 0
         self._sequential = 0
+        # The last look, as long as no commit came after it.
+        self._seen_disk: Stored | None = None
         self._quiet()
 
     def _quiet(self) -> None:
@@ -223,6 +225,7 @@ class World:
         """Nothing is left of a process that was closed, once the last tool that does not listen has ended."""
         self.loop.pump(lambda: not asyncio.all_tasks(self.loop))
         self.loop.rest()
+        self._seen_disk = None
 
     def crash(self) -> None:
         """From here on nothing of the process counts; the next one finds what the disk holds now."""
@@ -284,6 +287,7 @@ class World:
             self.bury(life)
         else:
             self._settle(life)
+            self.pass_time(self._course.after)
         for response in self.responses[first:]:
             response.exact = life.alive and not seen.faults
         if seen.disturbed:
@@ -378,6 +382,7 @@ class World:
     def at_commit(self, life: Life, point: Point, label: str) -> None:
         if not life.alive or life is not self.life:
             return
+        self._seen_disk = None
         due = self._happens("commit", point=point)
         fault = self._course.fault
         if fault is not None and fault.hits(self._counts["commit"], point):
@@ -537,9 +542,11 @@ class World:
 
     def look(self) -> Stored:
         """What the disk holds."""
-        copy = Path(self.folder.name, "look.sqlite")
-        copy_session(self.path, copy)
-        return Stored.read(copy)
+        if self._seen_disk is None:
+            copy = Path(self.folder.name, "look.sqlite")
+            copy_session(self.path, copy)
+            self._seen_disk = Stored.read(copy)
+        return self._seen_disk
 
     def fresh(self, system: str) -> tuple[AgentRuntime, Stored]:
         """A runtime opened on a copy, closed again, and the copy's rows."""

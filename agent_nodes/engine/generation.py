@@ -203,8 +203,7 @@ async def _open_round(
         _bill(engine, tx, task, attempt, whole=True)
         tip = _keep(engine, tx, task, attempt, message)
         _meter(engine, tx, task, attempt.fold.usage, message, tip=tip)
-        checkpoint = replace(Checkpoint.of(task), budgets=Budgets())
-        waiting = step_task(tx, task, "tools", checkpoint.to_json(), status="waiting")
+        waiting = step_task(tx, task, "tools", task.checkpoint, status="waiting")
         live, tip = tool_task.open_calls(engine, tx, task, plans, tip)
         set_tip(tx, task.target_id, tip)
         if not live:

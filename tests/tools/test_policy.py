@@ -116,4 +116,4 @@ def test_importing_the_tools_loads_nothing_heavy() -> None:
     script = "import agent_nodes.tools.policy as policy, sys; policy.builtin_tools(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "agent_nodes.tools.shell" in loaded
-    assert not {"pydantic", "jsonschema_rs", "difflib", "tempfile", "shutil", "orjson"}.intersection(loaded)
+    assert not {"pydantic", "jsonschema_rs", "difflib", "tempfile", "shutil"}.intersection(loaded)

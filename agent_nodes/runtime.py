@@ -156,6 +156,7 @@ class AgentRun:
         try:
             self._check_start()
             submitted = await self._submit()
+            runtime.harness.start(submitted)
             self.finished_before = tuple(submitted.finished)
             turn = submitted.turn
             if host.abort_signal is not None:
@@ -220,7 +221,7 @@ class AgentRun:
                 raise
         finally:
             forget()
-        if signal.is_set:  # what is under way since the submission would else outrun the stop
+        if signal.is_set:
             submitted = await finish(harness.withdraw(self.request_id, signal.reason or _STOPPED_EARLY)) or submitted
         if submitted is None:
             raise self._stopped_early()

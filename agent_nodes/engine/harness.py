@@ -104,6 +104,7 @@ class Harness:
 
     async def submit(self, given: Submission, request_id: str) -> Submitted:
         """Admit, join, reopen or find the submission; older unfinished turns end first when it is new or reopened.
+        Its own turn waits for :meth:`start`, so that a stop which came meanwhile finds it where it was.
 
         Raises as :func:`inbox.admit` does, and whatever the storage raises.
         """
@@ -146,16 +147,20 @@ class Harness:
         return await self._engine.line.read(lambda tx: stored_turn(tx, turn))
 
     def _follow(self, turn: Turn, stored: StoredTurn | None, finished: Sequence[str]) -> Submitted:
-        self._check_open()  # it may have been closed during the submission, and what starts now nobody would halt
+        self._check_open()  # it may have been closed during the submission
         projection = self._engine.projection
         sink = projection.follow(turn.id)
         if stored is not None:
             sink.channel.put([*stored.usage, *stored.events()])
-        if turn.id in projection.turns:
-            self._engine.scheduler.activate(turn.id)
-        else:
+        if turn.id not in projection.turns:
             sink.finish(turn)
         return Submitted(turn, sink, finished)
+
+    def start(self, submitted: Submitted) -> None:
+        """Let the turn go on, if it has not ended. Raises ``AgentClosed``."""
+        if submitted.turn.id in self._engine.projection.turns:
+            self._check_open()  # what starts now nobody would halt
+            self._engine.scheduler.activate(submitted.turn.id)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent_nodes.providers.script import Call, Drop, Say, Status, Wait
+from agent_nodes.providers.script import Call, Drop, LoseCall, Say, Status, Stop, Wait
 from tests.machine.answers import Answer
 from tests.machine.test_session import PROMPTS, SYSTEMS, Session
 from tests.machine.trouble import Course, Fault, Trouble
@@ -126,3 +126,18 @@ def test_a_stopped_answer_is_shown_once(replayed):
         replayed.submit(SLOW, trouble=Trouble("abort", "event", event))
         replayed.again(0, "same")
         replayed.again(0, "reopen")
+
+
+@pytest.mark.parametrize("what", ["abort", "cancel"])
+def test_a_halt_knows_the_commits_that_were_under_way(replayed, what):
+    """A round that opens, or an answer that settles, just when the turn is halted."""
+    for trouble in at_turns(what, range(10, 46, 2)):
+        replayed.submit(calls("pay", "step", "step"), trouble=trouble, pace=(9,))
+        replayed.again(0, "same")
+
+
+@pytest.mark.parametrize("broken", [DROPPED, CUT, Answer((Say("text", "ja "), Stop("length"))), Answer((LoseCall(),))])
+def test_budgets_end_where_they_should_and_come_back_after_a_round(replayed, broken):
+    limit = 2 if broken.meaning == "length" else 10
+    replayed.submit(*[broken] * (limit + 1))
+    replayed.submit(*[broken] * limit, calls("look"), *[broken] * limit)

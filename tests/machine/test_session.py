@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agent_nodes.errors import SessionBusy, StorageError, UpstreamError
 from agent_nodes.messages import Usage
+from agent_nodes.store.records import Task
 from tests.machine.judge import Judge, Submission
 from tests.machine.stored import COUNTERS, Row, Stored, check, check_step
 from tests.machine.trouble import Course, courses, openings
@@ -179,6 +180,12 @@ class Session(RuleBasedStateMachine):
         assert life.runtime.unfinished() == fresh.unfinished()
         assert life.runtime.get_context_usage() == fresh.get_context_usage()
         assert engine.projection.turns == other.projection.turns
+        assert _resumable(engine.projection.tasks) == _resumable(other.projection.tasks)
+
+
+def _resumable(tasks: dict[int, Task]) -> dict[int, Task]:
+    """Tasks as a new owner finds them; one that lost its disk says so only at the next submission."""
+    return {key: replace(task, status="pending") if task.status == "running" else task for key, task in tasks.items()}
 
 
 def _once(usage: Usage) -> Usage:

@@ -21,9 +21,9 @@ from agent_nodes.errors import (
 from agent_nodes.messages import Usage
 from tests.machine.answers import PLAIN, Answer
 from tests.machine.reference import Forecast, Standing, forecast
+from tests.machine.seen import Seen
 from tests.machine.stored import COUNTERS, Row, Stored
 from tests.machine.trouble import Course
-from tests.machine.world import Seen
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from agent_nodes.errors import SessionBusy, StorageError, UpstreamError
 from agent_nodes.messages import Usage
 from agent_nodes.store.records import Task
 from tests.machine.judge import Judge, Submission
+from tests.machine.seen import Seen
 from tests.machine.stored import COUNTERS, Row, Stored, check, check_step
 from tests.machine.trouble import Course, courses, openings
-from tests.machine.world import Seen, World
+from tests.machine.world import World
 
 PROMPTS = ("go", "weiter", "계속 \ud800")
 SYSTEMS = ("Be brief.", "Be polite.")

@@ -1,97 +1,38 @@
-"""One session and everything around it: the model, the tools and their effects, the disk, the process that may die."""
+"""One session, the process that holds it, its disk, and all that may go wrong with them."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from agent_nodes import AbortSignal, AgentHost, AgentTool, UsageReport
+from agent_nodes import AbortSignal, AgentHost, UsageReport
 from agent_nodes.errors import AgentBusy, AgentError, StorageError
-from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
-from agent_nodes.messages import Usage, message_to_json
-from agent_nodes.providers.base import Failed, Finished, ModelEntry, ModelEvent, ModelRequest, UsageUpdate
-from agent_nodes.providers.script import Report
-from agent_nodes.providers.scripted import call_ids, check_history, play
-from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
+from agent_nodes.runtime import AgentRuntime, open_agent
 from agent_nodes.runtime_options import agent_options
 from agent_nodes.store import line, pool
 from agent_nodes.store.storage import AgentStorage, Point, sqlite_storage
 from tests.fakes.clock import FakeClock
+from tests.machine.actors import Life, Model, Response, tools
 from tests.machine.answers import PLAIN, Answer
 from tests.machine.loop import Killed, Loop
-from tests.machine.reference import Talk
-from tests.machine.stored import Stored, copy_session, task_of
-from tests.machine.trouble import Course, Trouble, disk_full
-from tests.support import tool
+from tests.machine.seen import Seen
+from tests.machine.stored import Stored, copy_session
+from tests.machine.trouble import Course, disk_full
+from tests.support import ENTRY
 
-ENTRY = ModelEntry("scripted", "scripted-1", "openai-completions", "", context_window=1000)
 # Nothing here tests the disk: a folder in memory saves a millisecond a commit.
 FAST = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 
 
 class HostFailure(Exception):
     """Raised by hooks of the host."""
-
-
-@dataclass
-class Response:
-    """One answer of the model as it went out, ``number`` being what it reports as input tokens. ``exact`` says that
-    nothing happened that may have kept its bill from the disk."""
-
-    number: int
-    answer: Answer
-    reported: list[Usage] = field(default_factory=list[Usage])
-    ended: bool = False
-    exact: bool = False
-
-
-@dataclass
-class Seen:
-    """What a run showed to its caller, and what happened meanwhile."""
-
-    request_id: str
-    events: list[AgentStreamEvent] = field(default_factory=list[AgentStreamEvent])
-    reports: dict[str, UsageReport] = field(default_factory=dict[str, UsageReport])
-    error: BaseException | None = None
-    run: AgentRun | None = None
-    trouble: Trouble | None = None
-    faults: int = 0
-    left: bool = False
-    finished: bool = False
-
-    @property
-    def disturbed(self) -> bool:
-        return self.trouble is not None or self.faults > 0
-
-    @property
-    def text(self) -> str:
-        talk = Talk()
-        for event in self.events:
-            if isinstance(event, TextDelta):
-                talk.say(event.delta)
-            elif isinstance(event, ToolEvent):
-                talk.gap = True
-        return talk.text
-
-    @property
-    def retries(self) -> list[tuple[str, int]]:
-        return [(event.kind, event.attempt) for event in self.events if event.type == "retry"]  # type: ignore[union-attr]
-
-    def tool_events(self, phase: str) -> list[int]:
-        """The tasks of the calls, in the order of their events."""
-        return [
-            task_of(event.tool_call_id)
-            for event in self.events
-            if isinstance(event, ToolEvent) and event.phase == phase
-        ]
 
 
 class Watched:
@@ -105,36 +46,6 @@ class Watched:
         storage = sqlite_storage(self.path).open()
         storage.observe = lambda point, label: self.world.at_commit(self.life, point, label)
         return storage
-
-
-@dataclass
-class Life:
-    """A process that holds the session, from its opening to its end."""
-
-    system: str
-    alive: bool = True
-    runtime: AgentRuntime | None = None
-
-
-class Model:
-    def __init__(self, world: World, life: Life) -> None:
-        self.world, self.life = world, life
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent]]:
-        response = await self.world.request(self.life, request)
-        steps = [
-            Report(replace(step.usage, input_tokens=response.number)) if isinstance(step, Report) else step
-            for step in response.answer.steps
-        ]
-        async for events in play(steps, clock=self.world.clock, ids=call_ids(request.messages)):
-            for event in events:
-                if isinstance(event, UsageUpdate):
-                    response.reported.append(event.usage)
-                response.ended |= isinstance(event, Finished | Failed)
-            yield events
-
-    async def close(self) -> None:
-        pass
 
 
 class World:
@@ -157,7 +68,7 @@ class World:
         self.effects: Counter[tuple[str, str, int]] = Counter()
         self.mistakes: list[AssertionError] = []
         self.interruptions = 0
-        self._sequential = 0
+        self.sequential = 0
         # The last look, as long as no commit came after it.
         self._seen_disk: Stored | None = None
         self._quiet()
@@ -198,7 +109,7 @@ class World:
         options = {
             "storage": Watched(self, life, path),
             "tools": [],
-            "extra_tools": self._tools(life),
+            "extra_tools": tools(self, life),
             "system_prompt": life.system,
         }
         return await open_agent(agent_options(options), clock=self.clock, provider=(ENTRY, Model(self, life)))
@@ -434,94 +345,19 @@ class World:
             busy = True
         assert busy
 
-    # -- the model -----------------------------------------------------------------------------------------------------
+    # -- looking -------------------------------------------------------------------------------------------------------
 
-    async def request(self, life: Life, request: ModelRequest) -> Response:
-        """The next answer, once the request was found to be one that a service takes and the disk knows of."""
-        if not life.alive:
-            await asyncio.Event().wait()
-        with self._noted():
-            self._check_request(life, request)
-        response = Response(len(self.responses) + 1, next(self._answers))
-        self.responses.append(response)
-        return response
-
-    def _check_request(self, life: Life, request: ModelRequest) -> None:
-        mistake = check_history(request.messages)
-        assert mistake is None, mistake
-        stored = self.look()
-        assert [message_to_json(m) for m in request.messages] == [message_to_json(m) for m in stored.messages]
-        assert [m for m in request.messages if m.role == "system"][-1] == request.system
-        assert request.system.sections[0] == life.system
-        assert [task["phase"] for task in stored.live_tasks] == ["request"], "a request that is not due"
+    def next_answer(self) -> Answer:
+        return next(self._answers)
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def noted(self) -> Iterator[None]:
         """A mistake found inside the engine, which handles what tools and providers raise."""
         try:
             yield
         except AssertionError as error:
             self.mistakes.append(error)
             raise
-
-    # -- the tools -----------------------------------------------------------------------------------------------------
-
-    def _tools(self, life: Life) -> list[AgentTool]:
-        numbers = {"turns": {"type": "integer"}, "seconds": {"type": "number"}}
-
-        def made(name: str, **options: Any) -> AgentTool:
-            async def execute(arguments: dict[str, Any], context: Any) -> Any:
-                if not life.alive:
-                    await asyncio.Event().wait()
-                with self._noted():
-                    self._check_call(name, context, options)
-                sequential = options.get("execution") == "sequential"
-                self._sequential += sequential
-                try:
-                    with self._noted():
-                        assert self._sequential <= 1, "two sequential calls at once"
-                    return await self._work(name, arguments, context)
-                finally:
-                    self._sequential -= sequential
-
-            return tool(name, execute, properties=numbers, **options)
-
-        return [
-            made("pay"),
-            made("look", replay="safe"),
-            made("step", execution="sequential"),
-            made("peek", execution="sequential", replay="safe"),
-            made("boom"),
-            made("chat"),
-            made("deaf"),
-            made("stuck"),
-        ]
-
-    def _check_call(self, name: str, context: Any, options: dict[str, Any]) -> None:
-        task = self.look().task(task_of(context.tool_call_id))
-        assert (task["tool"], task["phase"]) == (name, "execute"), "a tool runs before the disk knows of it"
-        assert task["status"] in ("running", "pending")
-        replayed = self.interruptions if options.get("replay") == "safe" else 0
-        self.effects[name, context.tool_call_id, replayed] += 1
-        assert self.effects[name, context.tool_call_id, replayed] == 1, f"{name} ran twice for one call"
-
-    async def _work(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
-        turns, seconds = arguments.get("turns", 0), arguments.get("seconds", 0)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-            if name == "chat":
-                context.update(f"{name} ")
-        if name == "boom":
-            raise LookupError("boom")
-        try:
-            if seconds:
-                await self.clock.sleep(seconds)
-        except asyncio.CancelledError:
-            if name not in ("deaf", "stuck"):
-                raise
-            # Longer than a stop waits for a tool, or not.
-            await self.clock.sleep(100 if name == "stuck" else 2)
-        return f"{name} done"
 
     def unhandled(self, seen: Seen | None) -> list[dict[str, Any]]:
         """What went wrong unseen. Of a full disk a loop that was just left cannot hear in another way, nor one whose
@@ -537,8 +373,6 @@ class World:
         found = [context for context in self.loop.unhandled if not told(context)]
         self.loop.unhandled.clear()
         return found
-
-    # -- looking -------------------------------------------------------------------------------------------------------
 
     def look(self) -> Stored:
         """What the disk holds."""

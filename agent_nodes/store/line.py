@@ -118,6 +118,7 @@ class Line:
         self._jobs: deque[_Job] = deque()
         self._lock = threading.Lock()
         self._working = False
+        self._landing = 0  # jobs of threads that the loop has not been told of; the loop alone counts
         self._subscribers: list[Subscriber] = []
         # How long the last transaction took; a disk is fast until it was slow once.
         self._pace = 0.0
@@ -196,11 +197,14 @@ class Line:
         with self._lock:
             self._jobs.append(job)
             if self._working:
+                self._landing += 1
                 return future
             self._working = True
-        if self._pace < IN_PLACE_SECONDS and label not in _SLOW:
+        # In place it would be known before what a thread has committed and the loop has not been told yet.
+        if self._pace < IN_PLACE_SECONDS and label not in _SLOW and not self._landing:
             self._work_in_place()
         else:
+            self._landing += 1
             pool.submit(self._work)
         return future
 
@@ -219,7 +223,7 @@ class Line:
         """One job, in a writer thread; whether there are more, which wait behind those of other sessions."""
         job = self._jobs.popleft()
         self._run(job)
-        _call_soon(self._loop, lambda: self._settle(job))
+        _call_soon(self._loop, lambda: self._land(job))
         with self._lock:
             self._working = bool(self._jobs)
             return self._working
@@ -233,6 +237,12 @@ class Line:
             job.error = RuntimeError(f"{job.label}: {error!r}") if isinstance(error, StopIteration) else error
         if job.tx is not None:
             self._pace = SYSTEM_CLOCK.monotonic() - began
+
+    def _land(self, job: _Job) -> None:
+        try:
+            self._settle(job)
+        finally:
+            self._landing -= 1
 
     def _settle(self, job: _Job) -> None:
         """On the event loop: subscribers first, then whoever waits."""

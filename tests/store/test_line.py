@@ -5,7 +5,6 @@ import gc
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from contextlib import closing
 
@@ -85,23 +84,6 @@ async def test_subscribers_hear_of_a_commit_before_its_waiter_goes_on(open_line)
     await line.commit("a", lambda tx: None)
     order.append("waiter of a")
     assert order == ["heard a", "waiter of a"]
-
-
-async def test_a_commit_on_the_loop_does_not_overtake_what_a_thread_has_stored(open_line):
-    """Between a thread's COMMIT and the loop hearing of it there is a moment in which nothing is under way."""
-    line = await open_line()
-    heard: list[str] = []
-    line.subscribe(lambda label, changes, seq: heard.append(label))
-    line._pace = 1.0  # a slow disk: a thread does it
-    first = asyncio.ensure_future(line.commit("first", lambda tx: None))
-    await asyncio.sleep(0)
-    deadline = time.monotonic() + 10
-    while line._working and time.monotonic() < deadline:  # the loop stands still meanwhile
-        pass
-    line._pace = 0.0
-    await line.commit("second", lambda tx: None)
-    await first
-    assert heard == ["first", "second"]
 
 
 async def test_a_cancelled_waiter_does_not_cancel_its_commit_nor_disturb_the_next(open_line, path, add_entry, entries):

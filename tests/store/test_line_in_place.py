@@ -72,3 +72,19 @@ async def test_commits_queued_behind_a_thread_keep_their_order(open_line, monkey
     rest = [asyncio.ensure_future(line.commit(str(n), lambda tx, n=n: seen.append(n))) for n in range(1, 5)]
     await asyncio.gather(first, *rest)
     assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_a_commit_on_the_loop_does_not_overtake_what_a_thread_has_stored(open_line, monkeypatch):
+    """Between a thread's COMMIT and the loop hearing of it there is a moment in which nothing is under way."""
+    line, heard, go = await open_line(), list[str](), threading.Event()
+    line.subscribe(lambda label, changes, seq: heard.append(label))
+    monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 0.0)
+    first = asyncio.ensure_future(line.commit("first", lambda tx: go.wait(10)))
+    await asyncio.sleep(0)
+    go.set()
+    while line._working:  # the loop stands still meanwhile
+        pass
+    monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 1e9)
+    await line.commit("second", lambda tx: None)
+    await first
+    assert heard == ["first", "second"]

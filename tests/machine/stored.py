@@ -119,12 +119,13 @@ class Stored:
         checkpoint = orjson.loads(task["checkpoint"])
         pieces = [row for row in self["progress"] if row["stream"] == checkpoint["stream"] and row["kind"] == "text"]
         talk = self.talk(turn["id"])
-        talk.gap = talk.gap or task["phase"] == "tools"
+        in_round = task["phase"] == "tools"  # a whole response led to it, which gives the budgets back
+        talk.gap = talk.gap or in_round
         cut = "".join(row["delta"] for row in sorted(pieces, key=lambda row: (row["block"], row["n"])))
         return Standing(
             talk,
-            checkpoint["connection"],
-            checkpoint["length"],
+            0 if in_round else checkpoint["connection"],
+            0 if in_round else checkpoint["length"],
             cut if task["phase"] == "request" else None,
             bool(task["abort_requested"]),
         )

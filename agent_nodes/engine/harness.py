@@ -159,8 +159,11 @@ class Harness:
     def start(self, submitted: Submitted) -> None:
         """Let the turn go on, if it has not ended. Raises ``AgentClosed``."""
         if submitted.turn.id in self._engine.projection.turns:
-            self._check_open()  # what starts now nobody would halt
-            self._engine.scheduler.activate(submitted.turn.id)
+            self._activate(submitted.turn.id)
+
+    def _activate(self, turn_id: int) -> None:
+        self._check_open()  # what starts behind the halt of a close nobody would end
+        self._engine.scheduler.activate(turn_id)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -185,7 +188,7 @@ class Harness:
         finished: list[str] = []
         for turn in sorted(engine.projection.turns.values(), key=lambda turn: turn.id):
             end = engine.projection.end_of(turn.id)
-            engine.scheduler.activate(turn.id)
+            self._activate(turn.id)
             await asyncio.shield(end)  # a waiter that is cancelled must not take the turn's end with it
             finished.append(turn.request_id)
         return finished

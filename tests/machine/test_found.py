@@ -69,6 +69,14 @@ def test_closing_during_a_submission_starts_nothing(replayed):
         replayed.submit(SLOW, trouble=trouble)
 
 
+def test_closing_during_a_submission_starts_no_older_turn(replayed):
+    for pace in ((0,), (1,), (3,)):
+        for trouble in at_turns("close", range(1, 6)):
+            # Its wait is over, so that it would ask at once.
+            replayed.submit(DROPPED, trouble=Trouble("crash", "commit", 3))
+            replayed.submit(trouble=trouble, pace=pace)
+
+
 @pytest.mark.parametrize("commit", range(2, 6))
 def test_a_stop_that_cannot_be_stored_is_told_and_holds(replayed, commit):
     for turn in (2, 4, 6, 9):

@@ -15,6 +15,10 @@ JsonObject: TypeAlias = dict[str, Any]
 
 ApiKind: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-completions"]
 StopReason: TypeAlias = Literal["end", "tool_use", "length", "pause", "refusal", "overflow"]
+EffortLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+AgentEffort: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", ""]
+"""``ultra`` means ``max``; empty lets the model decide."""
+
 UserKind: TypeAlias = Literal["user", "continuation", "compaction", "reset"]
 
 _BROKEN = re.compile("[\x00\ud800-\udfff]")

@@ -12,9 +12,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from agent_nodes.events import TextDelta, ThinkingDelta
 from agent_nodes.messages import (
+    AgentEffort,
     ApiKind,
     AssistantBlock,
     AssistantMessage,
+    EffortLevel,
     JsonObject,
     Message,
     StopReason,
@@ -26,9 +28,37 @@ from agent_nodes.messages import (
 )
 
 
+ThinkingStyle: TypeAlias = Literal["effort", "adaptive", "always", "between", "budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCost:
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+    def of(self, usage: Usage) -> float:
+        """What a response with ``usage`` costs, in US dollars."""
+        return (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cached_input_tokens * self.cache_read
+            + usage.cache_creation_tokens * self.cache_write
+        ) / 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """One model at one endpoint. ``context_window`` and ``max_tokens`` (output) are None where nothing is known."""
+    """One model at one endpoint. ``context_window`` and ``max_tokens`` (output) are None where nothing is known.
+
+    ``thinking`` is how its effort is told: ``effort`` names a level (the OpenAI protocols), ``adaptive`` thinks by
+    itself and can be switched off, ``always`` cannot, ``between`` has a lowest setting in place of off, ``budget``
+    counts tokens; None where nothing is known. ``levels`` gives for an effort level the value sent, None where the
+    model has no such level; a level that is not named keeps the protocol's own value. ``web_search`` None: not known.
+    """
 
     provider: str
     model: str
@@ -38,6 +68,11 @@ class ModelEntry:
     max_tokens: int | None = None
     images: bool = True
     reasoning: bool = True
+    name: str = ""
+    cost: ModelCost | None = None
+    thinking: ThinkingStyle | None = None
+    levels: tuple[tuple[EffortLevel, str | None], ...] = ()
+    web_search: bool | None = None
 
 
 @dataclass(slots=True)
@@ -57,7 +92,8 @@ class EncodedPrefix:
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """``messages`` is the whole context, newest last, system messages included; ``system`` is the one in force and
-    ``reasoning_from`` the index of the first message whose signed reasoning may still be sent."""
+    ``reasoning_from`` the index of the first message whose signed reasoning may still be sent. ``effort`` None: nobody
+    chose, the service's own default; empty: the model decides (no level is named, on Messages thinking is off)."""
 
     model: ModelEntry
     system: SystemMessage
@@ -65,6 +101,7 @@ class ModelRequest:
     reasoning_from: int
     prefix: EncodedPrefix
     max_tokens: int | None = None
+    effort: AgentEffort | None = None
     cache_key: str = ""
 
 

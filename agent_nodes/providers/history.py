@@ -81,7 +81,8 @@ class Step:
 def encoded(request: ModelRequest, render: Callable[[Group], bytes]) -> bytes:
     """The messages of ``request`` as the inside of a JSON array: what is new is rendered, the rest is in the prefix."""
     prefix, messages = request.prefix, request.messages
-    key = (request.model, request.reasoning_from)
+    model = request.model
+    key = (model.api, model.provider, model.model, model.images, request.reasoning_from)
     if prefix.key != key or prefix.count > len(messages):
         prefix.key, prefix.count, prefix.parts, prefix.seen = key, 0, [], set()
     open_parts: list[bytes] = []

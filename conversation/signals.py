@@ -1,0 +1,70 @@
+"""How a command that runs turns is ended from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from agent_nodes._aio import AbortSignal
+from conversation.host import ConversationHost
+from conversation.render import Output
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+STOPPED, UNREAD = 130, 141
+SHUTDOWNS = (143, 129)  # by SIGTERM and SIGHUP
+
+
+class Signals:
+    """Ctrl-C is a stop, SIGTERM and SIGHUP (the terminal is gone) a shutdown; the same one again ends the program at
+    once, with whatever its tools have started. A signal that was ignored when the program began stays ignored.
+
+    ``outputs`` wait for their readers no more after the first signal.
+    """
+
+    def __init__(self, host: ConversationHost, *outputs: Output) -> None:
+        self.stop = AbortSignal()
+        self.shutdown: int | None = None
+        self._host = host
+        self._outputs = outputs
+        self._loop = asyncio.get_running_loop()
+        self._seen: set[int] = set()
+        self._before: dict[int, Any] = {}
+        self._closing: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Self:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._caught)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        if number in self._seen:
+            self._host.kill_tools()
+            os._exit(128 + number)
+        self._seen.add(number)
+        act: Callable[[], None] = self._stop if number == signal.SIGINT else lambda: self._shut_down(number)
+        self._loop.call_soon_threadsafe(act)
+
+    def _stop(self) -> None:
+        self._release()
+        self.stop.set("Stopped by Ctrl-C.")
+
+    def _shut_down(self, number: int) -> None:
+        self._release()
+        self.shutdown = number
+        self._closing = asyncio.ensure_future(self._host.close())
+
+    def _release(self) -> None:
+        """A reader that takes nothing must not hold up the end."""
+        for output in self._outputs:
+            output.release()

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from agent_nodes.events import AgentStreamEvent as AgentStreamEvent
     from agent_nodes.host import AgentHost as AgentHost
     from agent_nodes.host import UsageReport as UsageReport
+    from agent_nodes.model_attributes import AgentModelAttributes as AgentModelAttributes
     from agent_nodes.nodes.agent import create_agent_node as create_agent_node
     from agent_nodes.nodes.agent import run_agent as run_agent
     from agent_nodes.nodes.input import create_input_node as create_input_node
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     from agent_nodes.nodes.output import write_output as write_output
     from agent_nodes.options import AgentInput as AgentInput
     from agent_nodes.options import AgentOptions as AgentOptions
+    from agent_nodes.providers.base import ModelCost as ModelCost
+    from agent_nodes.providers.base import ModelEntry as ModelEntry
+    from agent_nodes.providers.registry import ModelRegistry as ModelRegistry
     from agent_nodes.runtime import (
         AgentRun as AgentRun,
     )
@@ -93,6 +97,7 @@ _HOME = {
     "AgentError": "errors",
     "AgentHost": "host",
     "AgentInput": "options",
+    "AgentModelAttributes": "model_attributes",
     "AgentOptions": "options",
     "AgentOutputPayload": "submission",
     "AgentRun": "runtime",
@@ -105,6 +110,9 @@ _HOME = {
     "AgentToolResult": "tools.base",
     "ExecutionAborted": "errors",
     "InputValidationError": "errors",
+    "ModelCost": "providers.base",
+    "ModelEntry": "providers.base",
+    "ModelRegistry": "providers.registry",
     "RequestConflict": "errors",
     "SessionBusy": "errors",
     "SessionFileError": "errors",
@@ -132,6 +140,7 @@ __all__ = [
     "AgentError",
     "AgentHost",
     "AgentInput",
+    "AgentModelAttributes",
     "AgentOptions",
     "AgentOutputPayload",
     "AgentRun",
@@ -144,6 +153,9 @@ __all__ = [
     "AgentToolResult",
     "ExecutionAborted",
     "InputValidationError",
+    "ModelCost",
+    "ModelEntry",
+    "ModelRegistry",
     "RequestConflict",
     "SessionBusy",
     "SessionFileError",

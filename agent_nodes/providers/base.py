@@ -27,7 +27,6 @@ from agent_nodes.messages import (
     repair_text,
 )
 
-
 ThinkingStyle: TypeAlias = Literal["effort", "adaptive", "always", "between", "budget"]
 
 

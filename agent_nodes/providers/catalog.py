@@ -1,20 +1,21 @@
-"""Which model at which endpoint: the known models, the defaults of the providers, and keys.
-
-Figures are those the services publish (end of 2026). ``window`` is what one request may hold; where a service counts
-its input limit apart from the output, it is that limit.
-"""
+"""Which model at which endpoint: the defaults of the providers, what is known of the model, and keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import get_args
-from urllib.parse import urlsplit
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, get_args
 
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import ApiKind
-from agent_nodes.providers.base import ModelEntry
+from agent_nodes.messages import ApiKind, EffortLevel
+from agent_nodes.providers.address import checked_address
+from agent_nodes.providers.base import ModelCost, ModelEntry
+from agent_nodes.providers.known import KnownModel, known
+
+if TYPE_CHECKING:
+    from agent_nodes.model_attributes import AgentModelAttributes
+    from agent_nodes.providers.registry import ModelRegistry
 
 API_KINDS: tuple[ApiKind, ...] = get_args(ApiKind)
 DEMO = "demo"
@@ -49,73 +50,8 @@ _SERVICES: Mapping[str, _Service] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
-    """``output`` is how many tokens are asked for where the protocol demands a number: the model's limit, or less on
-    models that refuse a request whose input and output limit together exceed the window."""
-
-    window: int
-    output: int | None = None
-    images: bool = True
-    reasoning: bool = True
-
-
-# By the beginning of the id, the longest that fits. Rows of a whole family are guesses for ids that came later.
-_MODELS: Mapping[str, KnownModel] = {
-    "claude-fable-5": KnownModel(1_000_000, 128_000),
-    "claude-mythos-5": KnownModel(1_000_000, 128_000),
-    "claude-opus-5": KnownModel(1_000_000, 128_000),
-    "claude-sonnet-5": KnownModel(1_000_000, 128_000),
-    "claude-haiku-5": KnownModel(1_000_000, 128_000),
-    "claude-opus-4-8": KnownModel(1_000_000, 128_000),
-    "claude-opus-4-7": KnownModel(1_000_000, 128_000),
-    "claude-opus-4-6": KnownModel(1_000_000, 128_000),
-    "claude-sonnet-4-6": KnownModel(1_000_000, 128_000),
-    "claude-opus-4-5": KnownModel(200_000, 32_000),
-    "claude-sonnet-4-5": KnownModel(200_000, 32_000),
-    "claude-haiku-4-5": KnownModel(200_000, 32_000),
-    "claude-3": KnownModel(200_000, 4_096, reasoning=False),
-    "claude-": KnownModel(200_000, 32_000),
-    "gpt-6": KnownModel(922_000, 128_000),
-    "gpt-5.6": KnownModel(922_000, 128_000),
-    "gpt-5.5": KnownModel(922_000, 128_000),
-    "gpt-5.4": KnownModel(922_000, 128_000),
-    "gpt-5.4-mini": KnownModel(272_000, 128_000),
-    "gpt-5.4-nano": KnownModel(272_000, 128_000),
-    "gpt-5": KnownModel(272_000, 128_000),
-    "gpt-4.1": KnownModel(1_000_000, 32_000, reasoning=False),
-    "gpt-4o": KnownModel(128_000, 16_000, reasoning=False),
-    "gpt-4": KnownModel(128_000, reasoning=False),
-    "gpt-oss": KnownModel(131_072, images=False),
-    "gpt-": KnownModel(128_000),
-    "o1": KnownModel(200_000, 100_000),
-    "o3": KnownModel(200_000, 100_000),
-    "o4-mini": KnownModel(200_000, 100_000),
-    "gemini-": KnownModel(1_000_000),
-    "deepseek": KnownModel(128_000, images=False),
-    "devstral": KnownModel(128_000),
-    "gemma": KnownModel(128_000),
-    "glm-": KnownModel(128_000),
-    "grok-": KnownModel(256_000),
-    "kimi-": KnownModel(256_000),
-    "llama": KnownModel(128_000),
-    "minimax": KnownModel(200_000),
-    "mistral": KnownModel(128_000),
-    "qwen": KnownModel(128_000),
-}
 _UNKNOWN = KnownModel(0)
 _HEADER_TEXT = re.compile(r"[\x21-\x7e]+")
-
-
-def known(model: str) -> KnownModel | None:
-    """What is published about ``model``, or guessed from how its id begins; None where nothing fits.
-
-    A vendor in front of the id (``anthropic/…``, ``us.anthropic.…``) does not matter.
-    """
-    name = model.lower().rpartition("/")[2]
-    name = name.partition("anthropic.")[2] or name
-    prefix = max((prefix for prefix in _MODELS if name.startswith(prefix)), key=len, default=None)
-    return _MODELS[prefix] if prefix is not None else None
 
 
 def resolve(
@@ -127,9 +63,14 @@ def resolve(
     context_window: int | None,
     max_tokens: int | None,
     environ: Mapping[str, str],
+    attributes: AgentModelAttributes | None = None,
+    registry: ModelRegistry | None = None,
 ) -> ModelEntry:
     """The model that these options mean; empty strings count as unset. ``environ`` gives the addresses of ``anthropic``
     and ``openai`` where ``base_url`` does not.
+
+    What is known of the model comes, field by field, from the first that says it: the two sizes given here,
+    ``attributes``, the entry of ``registry`` for the provider and model, the built-in list, a guess.
 
     Raises :class:`InputValidationError` naming the option that is missing or wrong.
     """
@@ -141,36 +82,119 @@ def resolve(
             field="provider",
         )
     if provider == DEMO:
-        return _demo(model, base_url, api_kind, context_window, max_tokens)
+        entry = _demo(model, base_url, api_kind)
+    else:
+        service = _SERVICES.get(provider)
+        name = model or (service.model if service is not None else None)
+        registered = registry.get(provider, name) if registry is not None and name is not None else None
+        entry = _asked(provider, name, base_url=base_url, api_kind=api_kind, registered=registered, environ=environ)
+    if attributes is not None:
+        entry = _declared(entry, attributes)
+    sizes = {"context_window": context_window, "max_tokens": max_tokens}
+    return replace(entry, **{name: size for name, size in sizes.items() if size is not None})
+
+
+def _asked(
+    provider: str,
+    name: str | None,
+    *,
+    base_url: str | None,
+    api_kind: str | None,
+    registered: ModelEntry | None,
+    environ: Mapping[str, str],
+) -> ModelEntry:
+    """The model at its endpoint, as the registry and the built-in list describe it."""
     service = _SERVICES.get(provider)
-    api = _api(provider, api_kind, service)
-    if service is not None:
-        address = base_url or environ.get(service.url_variable) or service.base_url
-        where = "base_url" if base_url or not environ.get(service.url_variable) else service.url_variable
-    elif base_url:
-        address, where = base_url, "base_url"
+    api = _api(provider, api_kind or (registered.api if registered is not None else None), service)
+    own = base_url or (registered.base_url if registered is not None else None)
+    if own:
+        address, where = own, "base_url"
+    elif service is not None:
+        address = environ.get(service.url_variable) or service.base_url
+        where = service.url_variable if environ.get(service.url_variable) else "base_url"
     else:
         raise InputValidationError(
             f"base_url: missing. The provider {provider!r} is none of {', '.join(_SERVICES)} and {DEMO}: give its "
             "address.",
             field="base_url",
         )
-    name = model or (service.model if service is not None else None)
     if name is None:
         raise InputValidationError(f"model: missing. The provider {provider!r} has no default model.", field="model")
+    address = checked_address(address, api, where)
+    official = service is not None and address == service.base_url
+    entry = _described(provider, name, api, address, official=official)
+    return entry if registered is None else _registered(entry, registered)
+
+
+def _described(provider: str, name: str, api: ApiKind, address: str, *, official: bool) -> ModelEntry:
+    """What the built-in list says. How a model is told to think is known for its maker's own protocol alone, and
+    whether it can search only for its maker's own endpoint."""
     facts = known(name) or _UNKNOWN
-    # The OpenAI protocols have limits of their own; a number sent without need would count against the rate limit.
-    output = facts.output if api == "anthropic-messages" else None
+    native = (facts.thinking == "effort") == (api != "anthropic-messages")
     return ModelEntry(
         provider,
         name,
         api,
-        _address(address, api, where),
-        context_window=context_window or facts.window or None,
-        max_tokens=max_tokens or output,
+        address,
+        context_window=facts.window or None,
+        # The OpenAI protocols have limits of their own; a number sent without need would count against the rate limit.
+        max_tokens=facts.asked if api == "anthropic-messages" else None,
         images=facts.images,
         reasoning=facts.reasoning,
+        name=facts.name,
+        cost=facts.cost,
+        thinking=facts.thinking if native else None,
+        levels=facts.levels if native else (),
+        web_search=facts.web_search if official else None,
     )
+
+
+def _registered(entry: ModelEntry, given: ModelEntry) -> ModelEntry:
+    """``entry`` with all that ``given`` says; what it leaves open stays."""
+    return replace(
+        entry,
+        context_window=given.context_window or entry.context_window,
+        max_tokens=given.max_tokens or entry.max_tokens,
+        images=given.images,
+        reasoning=given.reasoning,
+        name=given.name or entry.name,
+        cost=given.cost if given.cost is not None else entry.cost,
+        thinking=given.thinking or entry.thinking,
+        levels=_merged(entry, given.levels),
+        web_search=given.web_search if given.web_search is not None else entry.web_search,
+    )
+
+
+def _declared(entry: ModelEntry, attributes: AgentModelAttributes) -> ModelEntry:
+    """``entry`` with what ``attributes`` declare. They may be unchecked; a field that is not there declares nothing."""
+
+    def declared(name: str) -> Any:
+        return getattr(attributes, name, None)
+
+    found: dict[str, Any] = {
+        name: declared(name)
+        for name in ("name", "reasoning", "web_search", "context_window", "max_tokens")
+        if declared(name) not in (None, "")
+    }
+    if declared("input") is not None:
+        found["images"] = "image" in declared("input")
+    if declared("cost") is not None:
+        found["cost"] = _cost(declared("cost"))
+    if declared("thinking_level_map") is not None:
+        found["levels"] = _merged(entry, tuple(declared("thinking_level_map").items()))
+    return replace(entry, **found)
+
+
+def _cost(value: Any) -> ModelCost:
+    if isinstance(value, ModelCost):
+        return value
+    return ModelCost(**{item.name: value[item.name] for item in fields(ModelCost) if item.name in value})
+
+
+def _merged(
+    entry: ModelEntry, levels: tuple[tuple[EffortLevel, str | None], ...]
+) -> tuple[tuple[EffortLevel, str | None], ...]:
+    return tuple((dict(entry.levels) | dict(levels)).items())
 
 
 def key_for(provider: str, api_key: str | None, environ: Mapping[str, str]) -> str | None:
@@ -205,9 +229,7 @@ def _check_sizes(context_window: int | None, max_tokens: int | None) -> None:
             raise InputValidationError(f"{field}: must be at least 1, got {value}.", field=field)
 
 
-def _demo(
-    model: str | None, base_url: str | None, api_kind: str | None, context_window: int | None, max_tokens: int | None
-) -> ModelEntry:
+def _demo(model: str | None, base_url: str | None, api_kind: str | None) -> ModelEntry:
     for field, value in (("base_url", base_url), ("api_kind", api_kind)):
         if value:
             raise InputValidationError(f"{field}: the provider {DEMO!r} has no endpoint; leave it out.", field=field)
@@ -218,7 +240,7 @@ def _demo(
         raise InputValidationError(
             f"model: the provider {DEMO!r} has no model {name!r}; it has {', '.join(DEMO_MODELS)}.", field="model"
         )
-    return ModelEntry(DEMO, name, "demo", "", context_window, max_tokens, images=False, reasoning=False)
+    return ModelEntry(DEMO, name, "demo", "", images=False, reasoning=False)
 
 
 def _api(provider: str, api_kind: str | None, service: _Service | None) -> ApiKind:
@@ -233,21 +255,3 @@ def _api(provider: str, api_kind: str | None, service: _Service | None) -> ApiKi
             field="api_kind",
         )
     return api_kind
-
-
-def _address(base_url: str, api: ApiKind, where: str) -> str:
-    """``base_url`` as the wire wants it. The Messages path begins with /v1 by itself."""
-    try:
-        parts = urlsplit(base_url.strip())
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        valid = False
-        parts = urlsplit("")
-    if not valid:
-        raise InputValidationError(f"{where}: must begin with http:// or https:// and name a host.", field="base_url")
-    if parts.username is not None or parts.password is not None:
-        raise InputValidationError(
-            f"{where}: must hold no user name or password; give the key as api_key.", field="base_url"
-        )
-    address = base_url.strip().rstrip("/")
-    return address.removesuffix("/v1") if api == "anthropic-messages" else address

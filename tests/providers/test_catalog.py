@@ -1,11 +1,14 @@
 """From options and environment to one model at one endpoint, or a message that names the option."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent_nodes import AgentModelAttributes, ModelCost, ModelEntry, ModelRegistry
 from agent_nodes.errors import InputValidationError
-from agent_nodes.providers.catalog import key_for, known, resolve
+from agent_nodes.providers.catalog import key_for, resolve
+from agent_nodes.providers.known import known
 
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("provider", "model", "base_url", "api_kind", "context_window", "max_tokens"), None
@@ -137,3 +140,104 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it() -> None:
         with pytest.raises(InputValidationError) as caught:
             key_for("mine", key, {})
         assert "hush" not in str(caught.value)
+
+
+def attributes(**declared: Any) -> Any:
+    return AgentModelAttributes(**declared)
+
+
+@pytest.mark.feature("C02")
+def test_attributes_describe_the_model() -> None:
+    found = model(
+        provider="mine",
+        model="m",
+        base_url="http://mine",
+        attributes=attributes(
+            name="Mine",
+            reasoning=False,
+            web_search=True,
+            input=["text"],
+            cost={"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
+            context_window=9_000,
+            max_tokens=700,
+            thinking_level_map={"max": "xhigh", "off": None},
+        ),
+    )
+    assert found == ModelEntry(
+        "mine",
+        "m",
+        "openai-completions",
+        "http://mine",
+        9_000,
+        700,
+        images=False,
+        reasoning=False,
+        name="Mine",
+        cost=ModelCost(1, 2, 3, 4),
+        levels=(("max", "xhigh"), ("off", None)),
+        web_search=True,
+    )
+    assert hash(found)
+
+
+@pytest.mark.feature("C02")
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "demo"])
+def test_what_attributes_leave_out_stays(provider: str) -> None:
+    plain = model(provider=provider)
+    assert model(provider=provider, attributes=attributes()) == plain
+    assert model(provider=provider, attributes=attributes(name="")) == plain
+    assert model(provider=provider, attributes=attributes(input=["text"])) == replace(plain, images=False)
+
+
+@pytest.mark.feature("C02")
+def test_an_unchecked_object_reaches_the_model_as_it_is() -> None:
+    odd = AgentModelAttributes.model_construct(context_window=-5, cost=ModelCost(input=2))  # type: ignore[arg-type]
+    found = model(provider="openai", attributes=odd)
+    assert (found.context_window, found.cost) == (-5, ModelCost(input=2))
+    half = AgentModelAttributes.model_construct(cost={"output": 2.0, "else": 1})  # type: ignore[arg-type]
+    assert model(provider="openai", attributes=half).cost == ModelCost(output=2)
+
+
+@pytest.mark.feature("A09")
+def test_each_figure_comes_from_the_first_that_says_it() -> None:
+    claude = "claude-sonnet-5-5"
+    registry = ModelRegistry(ModelEntry("anthropic", claude, "anthropic-messages", "", context_window=7, name="R"))
+    declared = attributes(context_window=8, max_tokens=80)
+    listed = model(provider="anthropic")
+    assert (listed.context_window, listed.max_tokens) == (1_000_000, 128_000)
+    registered = model(provider="anthropic", registry=registry)
+    assert registered == replace(listed, context_window=7, name="R"), "the rest stays"
+    both = model(provider="anthropic", registry=registry, attributes=declared)
+    assert (both.context_window, both.max_tokens, both.name) == (8, 80, "R")
+    asked = model(provider="anthropic", registry=registry, attributes=declared, context_window=9, max_tokens=90)
+    assert (asked.context_window, asked.max_tokens) == (9, 90)
+
+
+@pytest.mark.feature("A09")
+def test_a_registered_provider_brings_its_endpoint() -> None:
+    entry = ModelEntry(
+        "mine",
+        "m",
+        "anthropic-messages",
+        "http://mine/v1",
+        images=False,
+        cost=ModelCost(1, 2),
+        thinking="budget",
+        levels=(("low", "low"),),
+        web_search=False,
+    )
+    registry = ModelRegistry(entry)
+    assert model(provider="mine", model="m", registry=registry) == replace(entry, base_url="http://mine")
+    moved = model(provider="mine", model="m", registry=registry, base_url="http://b/v1", api_kind="openai-responses")
+    assert (moved.api, moved.base_url, moved.cost) == ("openai-responses", "http://b/v1", ModelCost(1, 2))
+    mistake("base_url", provider="mine", model="other", registry=registry)
+    mistake("model", "no default model", provider="mine", base_url="http://b", registry=registry)
+
+
+@pytest.mark.feature("A09")
+def test_a_registered_address_of_a_service_comes_before_the_environment() -> None:
+    registry = ModelRegistry(ModelEntry("openai", "gpt-9", "openai-completions", "http://gate/v1"))
+    environ = {"OPENAI_BASE_URL": "http://other/v1"}
+    found = model(environ, provider="openai", model="gpt-9", registry=registry)
+    assert (found.api, found.base_url) == ("openai-completions", "http://gate/v1")
+    assert model(environ, provider="openai", registry=registry).base_url == "http://other/v1"

@@ -21,7 +21,8 @@ _POLICIES = ("read-only", "workspace", "auto")
 def builtin_tools() -> tuple[AgentTool, ...]:
     """All built-in tools, in the order in which a model sees them (that of :data:`BUILTIN_NAMES`)."""
     from agent_nodes.tools.edit import EDIT
-    from agent_nodes.tools.files import LS, READ, WRITE
+    from agent_nodes.tools.files import LS, WRITE
+    from agent_nodes.tools.read import READ
     from agent_nodes.tools.search import FIND, GREP
     from agent_nodes.tools.shell import BASH
 

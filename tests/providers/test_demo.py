@@ -27,9 +27,10 @@ from agent_nodes.providers.base import EncodedPrefix, Failed, Finished, Fold, Mo
 from agent_nodes.providers.demo import DEMO_MODELS, DemoProvider
 from agent_nodes.providers.demo_tools import BUILT_IN, sample
 from agent_nodes.providers.scripted import check_history
-from agent_nodes.tools.base import AgentTool, ToolContext
-from agent_nodes.tools.files import LS, READ
+from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.files import LS
 from agent_nodes.tools.policy import builtin_tools
+from agent_nodes.tools.read import READ
 from tests.fakes.clock import FakeClock
 
 pytestmark = pytest.mark.feature("C06")
@@ -80,10 +81,11 @@ class Talk:
     async def _run(self, call: ToolCall) -> ToolResultMessage:
         context = ToolContext(call.id, self.workdir, (self.workdir,), AbortSignal(), lambda _: None)
         try:
-            text, failed = await self.tools[call.name].execute(call.arguments, context), False
+            value = await self.tools[call.name].execute(call.arguments, context)
+            result = value if isinstance(value, AgentToolResult) else AgentToolResult(value)
         except Exception as error:
-            text, failed = str(error), True
-        return ToolResultMessage(call.id, call.name, (TextBlock(text),), failed)
+            result = AgentToolResult(str(error), is_error=True)
+        return ToolResultMessage(call.id, call.name, result.blocks(), result.is_error)
 
     def calls(self) -> list[tuple[str, str]]:
         return [(call.name, call.arguments["path"]) for call in self.called]
@@ -233,9 +235,19 @@ async def test_a_folder_that_could_not_be_listed_is_looked_at_again(tmp_path: Pa
 
 async def test_a_binary_and_an_empty_file_are_not_quoted(folder: Path):
     (folder / "void.txt").touch()
-    answer = await Talk(folder).ask("Read logo.png and void.txt")
-    assert "`logo.png` holds no line that I could quote: logo.png is image/png" in answer
+    (folder / "logo.bin").write_bytes(b"\x01\x00\x02")
+    answer = await Talk(folder).ask("Read logo.bin and void.txt")
+    assert "`logo.bin` holds no line that I could quote: logo.bin is binary data" in answer
     assert "`void.txt` holds no line that I could quote: void.txt is empty" in answer
+
+
+async def test_a_picture_is_told_from_a_broken_one(folder: Path):
+    (folder / "dot.gif").write_bytes(
+        bytes.fromhex("47494638396101000100800000ffffff0000002c00000000010001000002024401003b")
+    )
+    answer = await Talk(folder).ask("Read dot.gif and logo.png")
+    assert "`dot.gif` is a picture, and I cannot see pictures" in answer
+    assert "could not read `logo.png`: logo.png: the picture (image/png) is cut off" in answer
 
 
 async def test_a_long_line_is_cut(folder: Path):

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from agent_nodes.messages import ImageBlock
 from agent_nodes.tools.bounds import MAX_BYTES
 
 pytestmark = pytest.mark.feature("D01")
@@ -70,17 +71,13 @@ async def test_rd_02_what_a_file_is_comes_from_its_bytes(bench) -> None:
     bench.write("fake.png", "just text")
     bench.write("real.dat", PNG)
     bench.write("blob.bin", b"ab\x00\x01" * 100)
-    bench.write("wide.txt", "text".encode("utf-16"))
     (bench.workdir / "folder").mkdir()
     assert await bench.call("read", path="a.ts") == "const a = 1"
     assert await bench.call("read", path="logo.svg") == "<svg/>"
     assert await bench.call("read", path="fake.png") == "just text"
-    assert (
-        await bench.call("read", path="real.dat")
-        == f"[real.dat is image/png, {len(PNG)} bytes; it has no text to show]"
-    )
+    assert await bench.call("read", path="real.dat") == f"[real.dat is image/png, 1×1 px, {len(PNG)} bytes]"
+    assert any(isinstance(block, ImageBlock) for block in (await bench.result("read", path="real.dat")).blocks())
     assert "binary data, 400 bytes" in await bench.call("read", path="blob.bin")
-    assert "UTF-16" in await bench.call("read", path="wide.txt")
     assert "ls" in await bench.refused("read", path="folder")
 
 
@@ -98,6 +95,24 @@ async def test_other_encodings_line_ends_and_marks_are_readable(bench) -> None:
     assert await bench.call("read", path="none.txt") == "[none.txt is empty]"
     bench.write("blank.txt", "\n\n")
     assert await bench.call("read", path="blank.txt", offset=2) == "\n[lines 2-2 of 2, 2 bytes in all]"
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_is_read_as_text_where_it_is_marked(bench, codec) -> None:
+    text = "\ufefferste\r\nzweite ä🍜\r\n" + "dritte\r\n" * 3_000
+    bench.write("wide.txt", text.encode(codec))
+    page = await bench.call("read", path="wide.txt", limit=2)
+    first, second, *notes = page.split("\n")
+    assert (first, second) == ("erste", "zweite ä🍜")
+    assert notes[0] == "[the file is UTF-16; edit and write keep it so]"
+    assert notes[-1].startswith("[lines 1-2 of 3,002, ")
+    bench.write("empty.txt", "\ufeff".encode(codec))
+    assert await bench.call("read", path="empty.txt") == "[empty.txt is empty]"
+    bench.write("odd.txt", "\ufeffab".encode(codec) + b"x")
+    assert (await bench.call("read", path="odd.txt")).startswith("ab\ufffd\n[")
+    for data in ("\ufeff".encode(codec) + b"\x00\x00\x01\x00" * 9, "\ufeffab".encode("utf-32-le")):
+        bench.write("blob", data)
+        assert "binary data" in await bench.call("read", path="blob")
 
 
 async def test_a_missing_file_a_pipe_and_a_device_are_errors_at_once(bench) -> None:

@@ -11,6 +11,7 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ApiKind, EffortLevel
 from agent_nodes.providers.address import checked_address
 from agent_nodes.providers.base import ModelCost, ModelEntry
+from agent_nodes.providers.credentials import other_credentials
 from agent_nodes.providers.known import KnownModel, known
 
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ def _merged(
 def key_for(provider: str, api_key: str | None, environ: Mapping[str, str]) -> str | None:
     """The key to send: ``api_key``, else the environment's for ``anthropic`` and ``openai``.
 
-    None means that no key is sent, which servers on one's own machine allow. Raises :class:`InputValidationError` where
+    None means that no key is sent, which servers on one's own machine allow, or that the environment names credentials
+    of another kind. Raises :class:`InputValidationError` where
     a service needs a key and there is none, or where one could not be sent.
     """
     service = _SERVICES.get(provider)
@@ -209,7 +211,7 @@ def key_for(provider: str, api_key: str | None, environ: Mapping[str, str]) -> s
         source, key = service.key_variable, environ.get(service.key_variable, "")
     key = key.strip()
     if not key:
-        if service is None:
+        if service is None or (provider == "anthropic" and other_credentials(environ)):
             return None
         raise InputValidationError(
             f"api_key: the provider {provider!r} needs a key. Set {service.key_variable}, or give api_key.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from agent_nodes._clock import Clock
 from agent_nodes.providers.base import Failed, ModelEntry, ModelEvent, ModelRequest, Provider
+from agent_nodes.providers.credentials import other_credentials
 from agent_nodes.providers.failures import invalid
 from agent_nodes.providers.stream import Decoder, stream_response
 from agent_nodes.providers.wire import HttpWire, Wire
@@ -28,31 +30,42 @@ class _EntryDecoder(Decoder, Protocol):
     def __init__(self, entry: ModelEntry) -> None: ...
 
 
-def connect(entry: ModelEntry, key: str | None, *, clock: Clock, stall_timeout: float) -> Provider:
+def connect(
+    entry: ModelEntry, key: str | None, *, clock: Clock, stall_timeout: float, client: object | None = None
+) -> Provider:
     """The provider for ``entry``; nothing is opened before its first request.
 
-    ``stall_timeout`` is in seconds. Raises ``InputValidationError`` where the address or the key could never be sent.
+    ``client`` is an official client object, which has an address and credentials of its own and is never closed here.
+    Without it, and without a key for ``anthropic``, the environment may name other credentials. ``stall_timeout`` is in
+    seconds. Raises ``InputValidationError`` where the address, the key or the client could never be used.
     """
     if entry.api == "demo":
         from agent_nodes.providers.demo import DemoProvider
 
         return DemoProvider(clock)
     codec = _codec(entry)
+    if client is not None:
+        from agent_nodes.providers.sdk_wire import SdkWire
+
+        wire = SdkWire(client, entry.api, clock)
+        return WireProvider(wire, codec, clock=clock, stall_timeout=stall_timeout)
+    if key is None and entry.provider == "anthropic" and other_credentials(os.environ):
+        from agent_nodes.providers.sdk_wire import EnvironmentWire
+
+        wire = EnvironmentWire(entry.base_url, clock)
+        return WireProvider(wire, codec, clock=clock, stall_timeout=stall_timeout)
     wire = HttpWire(entry.base_url, codec.headers(key, entry), clock)
-    return WireProvider(wire, codec, clock=clock, stall_timeout=stall_timeout, secrets=(key,) if key else ())
+    return WireProvider(wire, codec, clock=clock, stall_timeout=stall_timeout)
 
 
 class WireProvider:
     """A :class:`~agent_nodes.providers.base.Provider`: a protocol over a wire."""
 
-    def __init__(
-        self, wire: Wire, codec: Codec, *, clock: Clock, stall_timeout: float, secrets: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, wire: Wire, codec: Codec, *, clock: Clock, stall_timeout: float) -> None:
         self._wire = wire
         self._codec = codec
         self._clock = clock
         self._stall_timeout = stall_timeout
-        self._secrets = secrets
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         try:
@@ -67,7 +80,6 @@ class WireProvider:
             self._codec.Decoder(request.model),
             clock=self._clock,
             stall_timeout=self._stall_timeout,
-            secrets=self._secrets,
         )
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 from typing import cast
 
+from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import JsonValue
 from agent_nodes.providers.base import Failure, FailureKind
 from agent_nodes.providers.error_report import ErrorReport, one_line, report_of_body, report_of_json
@@ -92,6 +93,9 @@ _COARSE: dict[str, FailureKind] = {
     "model_not_found": "invalid",
     "string_above_max_length": "invalid",
     "data_residency_mismatch": "invalid",
+    "validationexception": "invalid",
+    "resourcenotfoundexception": "invalid",
+    "accessdeniedexception": "auth",
 }
 
 _RATE = re.compile(
@@ -185,6 +189,8 @@ def transport_failure(error: Exception, origin: str) -> Failure:
     if untrusted is not None:
         return invalid(f"The certificate of {origin} is not trusted: {untrusted.verify_message}.")
     match error:
+        case InputValidationError():
+            return invalid(str(error))
         case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
             return invalid(f"{origin} is no address that can be called; check base_url.")
         case ImportError():  # the environment names a kind of proxy that needs another package

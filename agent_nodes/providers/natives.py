@@ -53,11 +53,12 @@ def natives_at(messages: Sequence[Message], index: int, entry: ModelEntry) -> Na
     for place in places:
         use, answer = _use_id(message.content[place]), _answer_id(message.content[place])
         if use is not None:
+            again = use in asked
             asked.add(use)
             here = use in map(_answer_id, message.content[place:])
             fate = "found" if here else _result_of(messages, index, use, entry)
             waiting = waiting or fate == "open"
-            keep = fate != "lost"
+            keep = fate != "lost" and not again
         elif answer is not None:
             keep = answer not in answered and (answer in asked or _asked_before(messages, index, answer, entry))
             if keep:

@@ -53,7 +53,6 @@ async def stream_response(
     *,
     clock: Clock,
     stall_timeout: float,
-    secrets: Sequence[str] = (),
 ) -> AsyncGenerator[list[ModelEvent], None]:
     """POST ``body`` and yield the events of each network read that brought some.
 
@@ -91,7 +90,7 @@ async def stream_response(
         out = [Failed(transport_failure(error, wire.origin))]
     finally:
         stall.stop()
-    yield _sealed(out or [], secrets)
+    yield _sealed(out or [], wire.secrets())
 
 
 async def _refusal(response: WireResponse, clock: Clock, stall: _Stall) -> Failure:

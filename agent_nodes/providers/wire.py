@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
@@ -23,12 +23,14 @@ KEPT_OPEN = 60.0
 DRAIN_TIME = 0.1
 """Seconds in which a finished answer may end, so that its connection can serve the next request."""
 
+ACCEPT = "text/event-stream, application/json"
 _HEADERS = {
-    "accept": "text/event-stream, application/json",
+    "accept": ACCEPT,
     "accept-encoding": "identity",
     "content-type": "application/json",
     "user-agent": "prefect-agent-nodes",
 }
+_KEY_HEADERS = ("authorization", "x-api-key")
 _ADDRESS = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]*")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 
@@ -51,6 +53,10 @@ class Wire(Protocol):
 
     @property
     def origin(self) -> str: ...
+
+    def secrets(self) -> Sequence[str]:
+        """The keys and tokens in use now, which no text may show."""
+        ...
 
     def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[WireResponse]:
         """POST ``body``; names in ``headers`` are in lower case. Raises whatever the client raises.
@@ -82,40 +88,25 @@ class HttpWire:
         self.origin = f"{parts.scheme}://{parts.netloc}"
         self._parts = parts
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in headers.items()}}
-        self._clock = clock
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
-        self._draining: dict[asyncio.Task[None], _HttpResponse] = {}
+        self._answers = Answers(clock)
+
+    def secrets(self) -> Sequence[str]:
+        return [self._headers[name].rpartition(" ")[2] for name in _KEY_HEADERS if name in self._headers]
 
     @asynccontextmanager
-    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[_HttpResponse, None]:
+    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[HttpAnswer, None]:
         import httpx2
 
         request = httpx2.Request("POST", self._url(path), headers={**self._headers, **headers}, content=body)
         raw = await self._client().send(request, stream=True)
-        response = _HttpResponse(raw)
-        try:
-            yield response
-        except BaseException:
-            await response.close()
-            raise
-        if response.finished:
-            task = asyncio.create_task(self._drain(response))
-            self._draining[task] = response
-            task.add_done_callback(self._draining.pop)
-        else:
-            await response.close()
+        async with self._answers.reading(HttpAnswer(raw)) as answer:
+            yield answer
 
     async def close(self) -> None:
         """Close the connections of this event loop; those of other loops go with their loops."""
-        loop = asyncio.get_running_loop()
-        draining = {task: response for task, response in self._draining.items() if task.get_loop() is loop}
-        for task in draining:
-            task.cancel()
-        if draining:
-            await asyncio.wait(draining)
-        for response in draining.values():  # a task that had not begun closed nothing
-            await response.close()
-        client = self._clients.pop(loop, None)
+        await self._answers.close()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
@@ -129,20 +120,6 @@ class HttpWire:
         if client is None:
             client = self._clients[loop] = _new_client(self._parts.scheme)
         return client
-
-    async def _drain(self, response: _HttpResponse) -> None:
-        """Read up to the end of the body, for which a moment is given; otherwise the connection is closed."""
-        task = asyncio.current_task()
-        assert task is not None
-        timer = self._clock.call_later(DRAIN_TIME, task.cancel)
-        try:
-            # The message is complete: a connection that fails now has nothing more to tell.
-            with suppress(Exception):
-                async for _ in response:
-                    pass
-        finally:
-            timer.cancel()
-            await response.close()
 
 
 def _address(base_url: str) -> SplitResult:
@@ -165,7 +142,9 @@ def _address(base_url: str) -> SplitResult:
     return parts
 
 
-class _HttpResponse:
+class HttpAnswer:
+    """The answer of an HTTP client, of which nothing but the head was read, as a :class:`WireResponse`."""
+
     __slots__ = ("_body", "_raw", "finished", "headers", "status")
 
     def __init__(self, raw: httpx2.Response) -> None:
@@ -191,11 +170,55 @@ class _HttpResponse:
                 pass
 
 
-def _stream_of(raw: httpx2.Response) -> httpx2.AsyncByteStream:
-    import httpx2
+class Answers:
+    """What becomes of answers once they are left: a finished one is read to its end in the background, for which a
+    moment is given, so that its connection can serve the next request; any other is closed at once."""
 
-    assert isinstance(raw.stream, httpx2.AsyncByteStream)
-    return raw.stream
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._draining: dict[asyncio.Task[None], HttpAnswer] = {}
+
+    @asynccontextmanager
+    async def reading(self, answer: HttpAnswer) -> AsyncGenerator[HttpAnswer, None]:
+        try:
+            yield answer
+        except BaseException:
+            await answer.close()
+            raise
+        if answer.finished:
+            task = asyncio.create_task(self._drain(answer))
+            self._draining[task] = answer
+            task.add_done_callback(self._draining.pop)
+        else:
+            await answer.close()
+
+    async def close(self) -> None:
+        """Close what is still read in the background of this event loop."""
+        loop = asyncio.get_running_loop()
+        draining = {task: answer for task, answer in self._draining.items() if task.get_loop() is loop}
+        for task in draining:
+            task.cancel()
+        if draining:
+            await asyncio.wait(draining)
+        for answer in draining.values():  # a task that had not begun closed nothing
+            await answer.close()
+
+    async def _drain(self, answer: HttpAnswer) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        timer = self._clock.call_later(DRAIN_TIME, task.cancel)
+        try:
+            # The message is complete: a connection that fails now has nothing more to tell.
+            with suppress(Exception):
+                async for _ in answer:
+                    pass
+        finally:
+            timer.cancel()
+            await answer.close()
+
+
+def _stream_of(raw: httpx2.Response) -> AsyncIterable[bytes]:
+    return cast("AsyncIterable[bytes]", raw.stream)
 
 
 def _new_client(scheme: str) -> httpx2.AsyncClient:

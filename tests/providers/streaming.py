@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from agent_nodes._clock import SYSTEM_CLOCK, Clock
 from agent_nodes.events import TextDelta
@@ -13,8 +13,15 @@ from agent_nodes.providers.base import Failed, Failure, Finished, ModelEvent
 from agent_nodes.providers.failures import error_failure
 from agent_nodes.providers.sse import loads
 from agent_nodes.providers.stream import stream_response
-from agent_nodes.providers.wire import HttpWire, Wire
+from agent_nodes.providers.wire import Wire
 from tests.fakes.server import FakeServer
+
+
+class WireTo(Protocol):
+    """Makes a wire to a fake service, under a path of its own if told so."""
+
+    def __call__(self, fake: FakeServer, clock: Clock = SYSTEM_CLOCK, base: str = "") -> Wire: ...
+
 
 KEY = "sk-test-0123456789"
 PATH = "/v1/messages"
@@ -69,6 +76,9 @@ class QueueWire:
         self.headers: Mapping[str, str] = {name.replace("_", "-"): value for name, value in headers.items()}
         self.finished = self.left = False
 
+    def secrets(self) -> list[str]:
+        return [KEY]
+
     @asynccontextmanager
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator["QueueWire"]:
         try:
@@ -103,9 +113,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 def open_stream(wire: Wire, decoder: MiniDecoder | None = None, *, clock: Clock = SYSTEM_CLOCK, stall: float = 300.0):
-    return stream_response(
-        wire, PATH, REQUEST, {}, decoder or MiniDecoder(), clock=clock, stall_timeout=stall, secrets=(KEY,)
-    )
+    return stream_response(wire, PATH, REQUEST, {}, decoder or MiniDecoder(), clock=clock, stall_timeout=stall)
 
 
 async def collect(wire: Wire, decoder: MiniDecoder | None = None, **options: Any) -> list[ModelEvent]:
@@ -123,7 +131,3 @@ def failure_of(events: list[ModelEvent]) -> Failure:
     last = events[-1]
     assert isinstance(last, Failed), last
     return last.failure
-
-
-def wire_to(fake: FakeServer, clock: Clock = SYSTEM_CLOCK) -> HttpWire:
-    return HttpWire(fake.url, {"x-api-key": KEY, "anthropic-version": "2023-06-01"}, clock)

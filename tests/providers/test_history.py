@@ -311,6 +311,10 @@ class TestSearches:
     def test_a_search_without_its_result_goes(self) -> None:
         assert self.kinds(said(self.model, TextBlock("so"), self.use), user("hi"))[0] == ["text"]
 
+    def test_a_search_that_comes_again_under_its_id_goes(self) -> None:
+        reply = said(self.model, self.use, self.found, self.use, self.found, TextBlock("so"))
+        assert self.kinds(reply, user("hi"))[0] == ["server_tool_use", "web_search_tool_result", "text"]
+
     def test_a_result_without_its_search_goes(self) -> None:
         assert self.kinds(said(self.model, self.found, TextBlock("so")), user("hi"))[0] == ["text"]
 

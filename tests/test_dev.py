@@ -216,7 +216,7 @@ def test_python_without_ensurepip_and_pip_names_the_package(checkout: Checkout) 
 def test_help_and_unknown_commands_set_nothing_up(checkout: Checkout) -> None:
     shown = checkout.dev("help")
     assert (shown.status, shown.out) == (0, checkout.dev().out)
-    for command in ("run", "sessions", "test", "lint", "fmt", "gen", "bench", "help"):
+    for command in ("run", "sessions", "test", "lint", "fmt", "gen", "catalog", "bench", "help"):
         assert f"\n  {command} " in shown.out
     unknown = checkout.dev("frobnicate")
     assert (unknown.status, unknown.err[-1]) == (2, "dev: no such command: frobnicate")

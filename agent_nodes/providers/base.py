@@ -56,7 +56,9 @@ class ModelEntry:
     ``thinking`` is how its effort is told: ``effort`` names a level (the OpenAI protocols), ``adaptive`` thinks by
     itself and can be switched off, ``always`` cannot, ``between`` has a lowest setting in place of off, ``budget``
     counts tokens; None where nothing is known. ``levels`` gives for an effort level the value sent, None where the
-    model has no such level; a level that is not named keeps the protocol's own value. ``web_search`` None: not known.
+    model has no such level; a level that is not named keeps the protocol's own value. With ``budget`` a level's value
+    goes beside the count of tokens, and of a level that is not named the count alone. ``cost`` and ``web_search`` None:
+    not known.
     """
 
     provider: str

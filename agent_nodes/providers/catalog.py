@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlsplit
 
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ApiKind, EffortLevel
@@ -143,7 +144,7 @@ def _described(provider: str, name: str, api: ApiKind, address: str, *, official
         images=facts.images,
         reasoning=facts.reasoning,
         name=facts.name,
-        cost=facts.cost,
+        cost=facts.cost_at(urlsplit(address).hostname or ""),
         thinking=facts.thinking if native else None,
         levels=facts.levels if native else (),
         web_search=facts.web_search if official else None,

@@ -6,13 +6,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import orjson
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ContentBlock, JsonObject, TextBlock, ToolSpec
+
+if TYPE_CHECKING:
+    from agent_nodes.tools.background import Background
 
 ReplayPolicy: TypeAlias = Literal["never", "safe"]
 Execution: TypeAlias = Literal["parallel", "sequential"]
@@ -44,7 +47,8 @@ class ToolContext:
     elsewhere. ``session_id`` and ``request_id`` together are that for the turn.
     ``roots`` are the real folders that file tools may reach, None for no limit. ``signal`` is set when the turn is
     stopped. ``update`` shows output while the call runs (text, appended). ``environment`` is what child processes get
-    on top of ours: it carries the marker by which recovery finds what a crash left behind.
+    on top of ours: it carries the marker by which recovery finds what a crash left behind. ``background`` takes what
+    goes on to the end of the turn, None where nothing can.
     """
 
     tool_call_id: str
@@ -55,6 +59,7 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     session_id: str = ""
     request_id: str = ""
+    background: Background | None = None
 
 
 ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]

@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from agent_nodes._aio import run_in_thread
 from agent_nodes.tools.base import ToolContext
 from agent_nodes.tools.bounds import printable
+from agent_nodes.tools.outputs import outputs_folder
 
 T = TypeVar("T")
 
@@ -27,11 +28,12 @@ class ToolError(Exception):
     """A failure that the model can handle; the text is what it reads."""
 
 
-def resolve_path(text: str, context: ToolContext) -> Path:
+def resolve_path(text: str, context: ToolContext, *, to_read: bool = False) -> Path:
     """The real path that ``text`` means: relative to the working directory, ``~`` the home folder, ``@name`` also
     ``name``. It need not exist; every link on the way is followed, so it must be opened as it is returned.
 
-    Raises :class:`ToolError` when it is no path or lies outside of ``context.roots``.
+    Raises :class:`ToolError` when it is no path or lies outside of ``context.roots``; ``to_read`` allows the kept
+    outputs of the session too.
     """
     shown = short(text)
     if not text.strip():
@@ -45,10 +47,17 @@ def resolve_path(text: str, context: ToolContext) -> Path:
         raise ToolError(f"{shown}: the path holds a character that no file name can have.") from error
     except OSError as error:
         raise os_error(text, error) from error
-    if context.roots is not None and not any(real.is_relative_to(root) for root in context.roots):
+    if context.roots is not None and not _is_below(real, context.roots):
+        kept = outputs_folder(context.session_id) if to_read else None
+        if kept is not None and real.is_relative_to(kept):
+            return real
         allowed = ", ".join(printable(str(root)) for root in context.roots)
         raise ToolError(f"{shown}: outside of the folders that file tools may reach ({allowed}).")
     return real
+
+
+def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
 
 
 def _full(text: str, workdir: Path) -> Path:

@@ -143,7 +143,7 @@ def _sync_folder(folder: Path) -> None:
 
 def list_folder(text: str, limit: int, context: ToolContext, check: Check) -> str:
     """The entries of a folder, sorted without regard to case, at most ``limit`` of them."""
-    path = resolve_path(text, context)
+    path = resolve_path(text, context, to_read=True)
     with os_errors(text):
         if not stat.S_ISDIR(path.lstat().st_mode):
             raise ToolError(f"{short(text)} is no folder; read a file with read.")

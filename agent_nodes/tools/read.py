@@ -32,7 +32,7 @@ def kind_of(head: bytes) -> str | None:
 def read_file(text: str, offset: int, limit: int, context: ToolContext, check: Check) -> str | AgentToolResult:
     """Lines ``offset`` (from 1) to ``offset + limit - 1`` of a text file, as far as the output limit lets them; or the
     picture that the file is."""
-    path = resolve_path(text, context)
+    path = resolve_path(text, context, to_read=True)
     with open_file(path, text) as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(HEAD_BYTES)

@@ -80,7 +80,7 @@ def _grep_page(items: list[list[Any]], prefix: str, groups: bool) -> tuple[Bound
 
 def _root(text: str, context: ToolContext) -> tuple[Path, str]:
     """Where to search, and what stands before the found paths so that they can be used with the other tools."""
-    root = resolve_path(text, context)
+    root = resolve_path(text, context, to_read=True)
     with os_errors(text):
         root.lstat()
     name = display(root, context)

@@ -1,28 +1,41 @@
-"""The tool bash: a command in a process group of its own, of which nothing is left when the call has ended."""
+"""The tool bash: a command in a process group of its own, of which nothing is left when the call, or for one in the
+background the turn, has ended."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
 import os
-import select
 import signal
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.messages import JsonObject, repair_text
 from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
-from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, end_of
+from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, end_of, printable
 from agent_nodes.tools.environment import ToolError
+from agent_nodes.tools.outputs import FILE_LIMIT, KeptOutput
+from agent_nodes.tools.processes import end_group, sweep
+from agent_nodes.tools.terminal_text import Overwritten, Unescaped, new_part
 
 MODEL_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY")
+ALONE = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "GIT_PAGER": "cat",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "TERM": "dumb",
+    "PYTHONUNBUFFERED": "1",
+}
+"""Nobody is there to page, to type or to be asked, and what is printed before a timeout shall be seen."""
 TIMEOUT = 120.0
-GRACE = 2.0
-STARTING_LOOKS = 5
+SETTLE = 1.0
+"""Seconds that a call waits for a background command which fails at once."""
+MAX_BACKGROUND = 8
 POLL = 0.2
 UPDATE_BYTES = 4_096
 KEPT_BYTES = 64 * 1024
@@ -39,42 +52,103 @@ async def run_command(command: str, limit: float, context: ToolContext) -> Agent
 
     Real seconds count here, not those of an injected clock: the command lives in real time.
     """
+    output = _Output(context, whole=False)
+    ended, status = await _run(command, limit, context, output)
+    return _result(output, ended, status, limit)
+
+
+async def run_in_background(command: str, limit: float | None, context: ToolContext) -> AgentToolResult:
+    """Start ``command`` and return, while it runs on to the end of the turn (or for ``limit`` seconds). One that ends
+    within :data:`SETTLE` seconds gives the result of an ordinary call."""
+    background = context.background
+    if background is None:
+        raise ToolError("Nothing can run in the background here. Run it without background.")
+    if len(background) >= MAX_BACKGROUND:
+        raise ToolError(f"{len(background)} commands run in the background already; end one of them first.")
+    output = _Output(context, whole=True)
+    started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = background.start(context.request_id, _run(command, limit, context, output, started))
+    try:
+        await asyncio.wait({task}, timeout=SETTLE)
+        await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    if task.done():
+        return _result(output, *task.result(), limit)
+    output.go_on_unseen()
+    text, left_out = output.end()
+    place = output.place()
+    note = f"[the first {left_out:,} bytes are left out]\n" if left_out else ""
+    return AgentToolResult(
+        f"{note}{text}[running in the background until the turn ends; `kill -- -{started.result()}` ends it; its "
+        f"output goes to {place}]"
+    )
+
+
+async def _run(
+    command: str,
+    limit: float | None,
+    context: ToolContext,
+    output: _Output,
+    started: asyncio.Future[int] | None = None,
+) -> tuple[_Ended, int | None]:
+    """How the command ended, with its status. ``started`` hears the number of its process group."""
     marker = context.environment.get(MARKER) or SYSTEM_CLOCK.new_id()
     reader, writer = os.pipe()
-    output = _Output(reader, context.update)
+    output.read_from(reader)
+    ended: _Ended = "stopped"
+    process: asyncio.subprocess.Process | None = None
     try:
         try:
             process = await _start(command, context, marker, writer)
         finally:
             os.close(writer)
+        if started is not None:
+            started.set_result(process.pid)
         try:
             ended = await _watch(process, limit, context, output)
         finally:
-            await _end_group(process)
+            await end_group(process)
     finally:
         # Also what left the group with setsid, and what was started while we were being cancelled.
         try:
             await asyncio.shield(asyncio.to_thread(sweep, marker))
         finally:
-            output.close()
-    return _result(output, ended, process.returncode, limit)
+            status = None if process is None else process.returncode
+            output.close(_outcome(ended, status, limit))
+    return ended, status
 
 
 class _Output:
-    """What the command writes, read as it comes: counted, the end of it kept, new parts shown.
+    """What the command writes, read as it comes, as text that a terminal would end up showing: counted, the end of it
+    held, new parts shown, and kept in a file once it is more than a result shows (from the start if ``whole``).
 
     A pipe and not a file, because a script that opens /dev/stderr anew would empty the file.
     """
 
-    def __init__(self, fd: int, update: Callable[[str], None]) -> None:
+    def __init__(self, context: ToolContext, *, whole: bool) -> None:
+        self.taken = 0
         self.size = 0
-        self._fd = fd
-        self._update = update
-        self._shown = 0
-        self._kept = bytearray()
+        self._whole = self._to_the_end = whole
+        self._kept = KeptOutput(context.session_id)
+        if whole:
+            self._kept.open()
+        self._update: Callable[[str], None] | None = context.update
+        self._unescaped = Unescaped()
+        self._overwritten = Overwritten()
+        self._last = bytearray()
+        self._new = bytearray()
+        self._unseen = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        os.set_blocking(fd, False)
         self._loop = asyncio.get_running_loop()
+        self._fd = -1
+
+    def read_from(self, fd: int) -> None:
+        """Closed by :meth:`close`."""
+        self._fd = fd
+        os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read)
 
     def _read(self, times: int = 4) -> None:
@@ -86,31 +160,69 @@ class _Output:
             if not data:
                 self._loop.remove_reader(self._fd)
                 return
-            self.size += len(data)
-            self._kept += data
-            if len(self._kept) > 2 * KEPT_BYTES:
-                del self._kept[:-KEPT_BYTES]
+            self.taken += len(data)
+            plain = self._unescaped.feed(data)
+            if self._update is not None:
+                self._new += plain
+                if len(self._new) > 2 * UPDATE_BYTES:
+                    self._unseen += len(self._new) - UPDATE_BYTES
+                    del self._new[:-UPDATE_BYTES]
+            self._hold(self._overwritten.feed(plain))
+
+    def _hold(self, data: bytes) -> None:
+        self.size += len(data)
+        self._last += data
+        if self._whole:
+            self._kept.write(data)
+        if len(self._last) > 2 * KEPT_BYTES:
+            self._keep_all()
+            del self._last[:-KEPT_BYTES]
+
+    def _keep_all(self) -> None:
+        """Nothing was left out so far: from here on the file has all of it."""
+        if not self._whole:
+            self._whole = True
+            self._kept.write(bytes(self._last))
 
     def show(self) -> None:
         """Show what is new, of much of it the last part."""
-        new = self.size - self._shown
-        if not new:
+        if self._update is None or not self._new:
             return
-        self._shown = self.size
-        left_out = max(0, new - UPDATE_BYTES)
-        text = self._decoder.decode(bytes(self._kept[-min(new, UPDATE_BYTES) :]))
+        left_out = self._unseen + max(0, len(self._new) - UPDATE_BYTES)
+        data = bytes(self._new[-UPDATE_BYTES:])
+        self._new.clear()
+        self._unseen = 0
+        text = self._decoder.decode(new_part(data))
         self._update((f"\n[{left_out:,} bytes not shown]\n" if left_out else "") + repair_text(text))
 
-    def close(self) -> None:
-        """Take what still lies in the pipe, but wait for nothing."""
+    def go_on_unseen(self) -> None:
+        """The call is over: nobody is shown more."""
+        self._update = None
+        self._new.clear()
+
+    def close(self, outcome: str) -> None:
+        """Take what still lies in the pipe, but wait for nothing. What ran in the background says how it ended."""
         self._loop.remove_reader(self._fd)
         self._read(PIPE_BYTES // CHUNK)
         os.close(self._fd)
+        self._hold(self._overwritten.finish())
+        self.show()
+        if self.end()[1]:
+            self._keep_all()
+        self._kept.close(f"[{outcome}]\n".encode() if self._to_the_end else b"")
 
     def end(self) -> tuple[str, int]:
         """The last lines, and how many bytes were before them."""
-        text, size = end_of(bytes(self._kept), MAX_BYTES - NOTE_BYTES, MAX_LINES)
+        text, size = end_of(bytes(self._last), MAX_BYTES - NOTE_BYTES, MAX_LINES)
         return repair_text(text), self.size - size
+
+    def place(self) -> str:
+        """Where all of it is, in words."""
+        kept = self._kept
+        if kept.path is None or kept.problem:
+            return f"nowhere, because it could not be kept ({kept.problem or 'there is none yet'})"
+        whole = "" if kept.size < FILE_LIMIT else f" (its first {FILE_LIMIT >> 20} MB)"
+        return f"{printable(str(kept.path))}{whole}"
 
 
 async def _start(command: str, context: ToolContext, marker: str, output: int) -> asyncio.subprocess.Process:
@@ -119,7 +231,7 @@ async def _start(command: str, context: ToolContext, marker: str, output: int) -
     import shutil
 
     shell = shutil.which("bash") or "/bin/sh"
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **context.environment, MARKER: marker}
+    environment = {"DEBIAN_FRONTEND": "noninteractive", **os.environ, **ALONE, **context.environment, MARKER: marker}
     for name in MODEL_KEYS:  # what a command prints is stored and sent: a model's key must not be there to print
         environment.pop(name, None)
     try:
@@ -144,7 +256,9 @@ async def _start(command: str, context: ToolContext, marker: str, output: int) -
         raise ToolError(f"The command did not start: {error.strerror} ({error.filename or shell}).{hint}") from error
 
 
-async def _watch(process: asyncio.subprocess.Process, limit: float, context: ToolContext, output: _Output) -> _Ended:
+async def _watch(
+    process: asyncio.subprocess.Process, limit: float | None, context: ToolContext, output: _Output
+) -> _Ended:
     exited = asyncio.ensure_future(process.wait())
     stopped = asyncio.ensure_future(context.signal.wait())
     try:
@@ -156,7 +270,7 @@ async def _watch(process: asyncio.subprocess.Process, limit: float, context: Too
                     return "exit"
                 if stopped in done:
                     return "stopped"
-                if output.size > FLOOD_BYTES:
+                if output.taken > FLOOD_BYTES:
                     return "flood"
     except TimeoutError:
         return "timeout"
@@ -165,132 +279,24 @@ async def _watch(process: asyncio.subprocess.Process, limit: float, context: Too
         stopped.cancel()
 
 
-async def _end_group(process: asyncio.subprocess.Process) -> None:
-    """End every process of the group: asked first, killed after GRACE seconds, killed at once when we are cancelled."""
-    group = process.pid
-    if _signal_group(group, signal.SIGTERM):
-        try:
-            await _until_gone(group)
-        finally:
-            _signal_group(group, signal.SIGKILL)
-        await _until_gone(group)
-    await process.wait()
-
-
-async def _until_gone(group: int) -> None:
-    """Wait until nothing of the group runs, GRACE seconds at most. Nobody tells when that is, so it is looked at."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE):
-            while _signal_group(group, 0) and await asyncio.to_thread(_has_living, group):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-
-def _signal_group(group: int, number: int) -> bool:
-    """Whether the group was still there."""
-    try:
-        os.killpg(group, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # macOS says so for a group of zombies; elsewhere nothing in it is ours any more
-        return False
-    return True
-
-
-def _has_living(group: int) -> bool:
-    """Whether a process of the group still runs. Ended ones stay in it until somebody asks for their status, which in
-    a container may be never; where that cannot be told apart (no /proc), they count."""
-    pids = _pids()
-    return not pids or any(_runs_in(pid, group) for pid in pids)
-
-
-def _runs_in(pid: int, group: int) -> bool:
-    try:
-        # "pid (name) state parent group …"; the name may hold anything.
-        state, _, own_group, *_ = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (OSError, ValueError):
-        return False
-    return int(own_group) == group and state not in (b"Z", b"X")
-
-
-def sweep(marker: str) -> int:
-    """Kill every process that carries ``AGENT_NODES_CALL=<marker>`` in the environment it was started with; returns how
-    many. Recovery calls it for what a crash left behind. Needs Linux' /proc; elsewhere it does nothing.
-
-    A process that cleared its environment is not found.
-    """
-    killed: set[int] = set()
-    wanted = f"{MARKER}={marker}".encode()
-    looks = STARTING_LOOKS
-    # Again until nothing new turns up: what was found may have started another one meanwhile.
-    while marker and looks:
-        marks = {pid: _carries(pid, wanted) for pid in _pids() if pid not in killed and pid != os.getpid()}
-        found = {pid for pid, mark in marks.items() if mark and _kill_marked(pid, wanted)}
-        killed |= found
-        if found:
-            continue
-        if None not in marks.values():
-            break
-        looks -= 1
-        time.sleep(0.005)
-    return len(killed)
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-    except OSError:
-        return []
-
-
-def _carries(pid: int, wanted: bytes) -> bool | None:
-    """None for a process that shows no environment at all: it may be about to become another program, whose own will
-    be there in a moment."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-        if not environment:
-            Path(f"/proc/{pid}/exe").readlink()  # fails for threads of the kernel and for what has ended
-            return None
-    except OSError:
-        return False
-    return wanted in environment.split(b"\0")
-
-
-def _kill_marked(pid: int, wanted: bytes) -> bool:
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        # Looked at again with the handle open: the number may have gone to another process in between.
-        if not _carries(pid, wanted):
-            return False
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-        select.select([handle], [], [], GRACE)  # readable once it has ended
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
-def _result(output: _Output, ended: _Ended, status: int | None, limit: float) -> AgentToolResult:
+def _result(output: _Output, ended: _Ended, status: int | None, limit: float | None) -> AgentToolResult:
     text, left_out = output.end()
     if not output.size:
         text = "[no output]"
     if left_out:
         text = (
-            f"[the first {left_out:,} of {output.size:,} bytes are left out; to see them, run it again with the output "
-            f"in a file (> out.txt 2>&1) and read that]\n{text}"
+            f"[the first {left_out:,} of {output.size:,} bytes are left out; the whole output is in {output.place()}; "
+            f"read or grep it there]\n{text}"
         )
     if not text.endswith("\n"):
         text += "\n"
     return AgentToolResult(f"{text}[{_outcome(ended, status, limit)}]", is_error=ended != "exit" or status != 0)
 
 
-def _outcome(ended: _Ended, status: int | None, limit: float) -> str:
+def _outcome(ended: _Ended, status: int | None, limit: float | None) -> str:
     match ended:
         case "timeout":
-            return f"timed out after {limit:g} s; the command and all that it started were ended"
+            return f"timed out after {limit or 0:g} s; the command and all that it started were ended"
         case "stopped":
             return "stopped; the command and all that it started were ended"
         case "flood":
@@ -309,6 +315,8 @@ def _signal_name(number: int) -> str:
 
 
 async def _bash(arguments: JsonObject, context: ToolContext) -> AgentToolResult:
+    if arguments.get("background", False):
+        return await run_in_background(arguments["command"], arguments.get("timeout"), context)
     return await run_command(arguments["command"], arguments.get("timeout", TIMEOUT), context)
 
 
@@ -316,15 +324,18 @@ BASH = AgentTool(
     name="bash",
     description=(
         "Run a command with bash in the working directory, without input and without a terminal. Gives stdout and "
-        f"stderr together, of long output the last {MAX_LINES:,} lines or {MAX_BYTES // 1024} KB, then the exit code. "
-        f"After `timeout` seconds ({TIMEOUT:g} unless told) it is ended. Background processes end with the call. "
-        "Commands are not held to the folders of the file tools."
+        f"stderr together, of long output the last {MAX_LINES:,} lines or {MAX_BYTES // 1024} KB with the file that "
+        f"holds all of it, then the exit code. After `timeout` seconds ({TIMEOUT:g} unless told) it is ended, with all "
+        "that it started. For a server or a watcher set `background`: the call returns at once with the file that the "
+        "output goes to, and the command runs until the turn ends. Commands are not held to the folders of the file "
+        "tools."
     ),
     parameters={
         "type": "object",
         "properties": {
             "command": {"type": "string", "minLength": 1},
             "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "seconds"},
+            "background": {"type": "boolean", "description": "run on after the call, to the end of the turn"},
         },
         "required": ["command"],
         "additionalProperties": False,

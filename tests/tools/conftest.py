@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from agent_nodes._aio import AbortSignal
 from agent_nodes.messages import TextBlock
 from agent_nodes.tools.arguments import check_arguments, result_of
+from agent_nodes.tools.background import Background
 from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.policy import builtin_tools
@@ -30,10 +32,21 @@ class Bench:
         self.updates: list[str] = []
         self.environment: dict[str, str] = {}
         self.roots: tuple[Path, ...] | None = (self.workdir,)
+        self.background = Background()
 
     @property
     def context(self) -> ToolContext:
-        return ToolContext("call-1", self.workdir, self.roots, self.signal, self.updates.append, self.environment)
+        return ToolContext(
+            "call-1",
+            self.workdir,
+            self.roots,
+            self.signal,
+            self.updates.append,
+            self.environment,
+            session_id="session-1",
+            request_id="turn-1",
+            background=self.background,
+        )
 
     def write(self, name: str, data: bytes | str) -> Path:
         path = self.workdir / name
@@ -64,7 +77,10 @@ def text_of(result: AgentToolResult) -> str:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     return Bench(tmp_path.resolve())
 
 

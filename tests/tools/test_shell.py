@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_nodes.tools import shell
+from agent_nodes.tools import processes, shell
 from agent_nodes.tools.bounds import MAX_BYTES
 
 pytestmark = pytest.mark.feature("D01")
@@ -71,7 +71,7 @@ async def test_output_of_both_kinds_and_the_exit_code_come_back(bench) -> None:
 async def test_ba_01_a_child_in_the_background_neither_holds_the_call_nor_outlives_it(
     bench, running, monkeypatch, command
 ) -> None:
-    monkeypatch.setattr(shell, "GRACE", 0.2)
+    monkeypatch.setattr(processes, "GRACE", 0.2)
     ticks = 0
 
     async def tick() -> None:
@@ -100,7 +100,7 @@ async def test_ba_03_a_timeout_ends_the_whole_group_and_keeps_the_output(bench, 
 
 
 async def test_ba_03_what_ignores_the_request_to_end_is_killed(bench, running, monkeypatch) -> None:
-    monkeypatch.setattr(shell, "GRACE", 0.2)
+    monkeypatch.setattr(processes, "GRACE", 0.2)
     command = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done"
     async with asyncio.timeout(GUARD):
         await bench.refused("bash", command=command, timeout=0.5)
@@ -120,6 +120,33 @@ async def test_ba_05_nobody_is_asked_for_credentials(bench) -> None:
     assert (await bench.call("bash", command=command)).startswith("prompt=0\n1\n")
 
 
+async def test_ba_05_nothing_is_paged_or_edited_by_hand(bench, monkeypatch) -> None:
+    monkeypatch.setenv("PAGER", "less")
+    names = ["PAGER", "GIT_PAGER", "GIT_EDITOR", "MANPAGER", "TERM", "SSH_ASKPASS_REQUIRE"]
+    text = await bench.call("bash", command=" ".join(["echo", *(f"${name}" for name in names)]))
+    assert text == "cat cat true cat dumb never\n[exit code 0]\n".rstrip()
+    bench.environment = {"PAGER": "more"}
+    assert (await bench.call("bash", command="echo $PAGER")).startswith("more\n")
+
+
+async def test_what_is_meant_for_a_terminal_is_left_out(bench) -> None:
+    command = r"printf '\033[31mred\033[0m\n 10%%\r 60%%\r100%%\nplain\r\nhalf \033[1'"
+    assert await bench.call("bash", command=command) == "red\n100%\nplain\nhalf \n[exit code 0]"
+    shown = "".join(bench.updates)
+    assert shown.startswith("red\n") and "\x1b" not in shown and "\r" not in shown
+
+
+async def test_a_progress_bar_is_shown_as_it_grows(bench) -> None:
+    command = r"printf '10%%'; until [ -e go ]; do sleep 0.02; done; printf '\r20%%\r30%%'"
+    task = asyncio.create_task(bench.call("bash", command=command))
+    async with asyncio.timeout(GUARD):
+        while not bench.updates:  # noqa: ASYNC110  # updates come without a signal
+            await asyncio.sleep(0.01)
+        bench.write("go", "")
+        assert await task == "30%\n[exit code 0]"
+    assert "".join(bench.updates) == "10%\n30%"
+
+
 async def test_a_command_sees_no_key_of_a_model(bench, monkeypatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-one")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-two")
@@ -136,7 +163,7 @@ async def test_ba_08_a_flood_is_counted_and_only_its_end_is_kept(bench) -> None:
     assert grown * 1024 < 64_000_000
     assert len(text.encode()) <= MAX_BYTES
     assert text.endswith("END\n[exit code 0]")
-    left_out = re.match(r"\[the first ([\d,]+) of 200,000,004 bytes are left out", text)
+    left_out = re.match(r"\[the first ([\d,]+) of 200,000,004 bytes are left out; the whole output is in \S+ \(", text)
     assert left_out
     shown = text.partition("]\n")[2].removesuffix("[exit code 0]")
     assert int(left_out[1].replace(",", "")) + len(shown) == 200_000_004
@@ -262,14 +289,14 @@ def test_sweep_ends_what_a_crash_left_behind_and_nothing_else(running) -> None:
         assert left.stdout
         assert other.stdout
         child, other_child = int(left.stdout.readline()), int(other.stdout.readline())
-        assert shell.sweep(mine) == 2
+        assert processes.sweep(mine) == 2
         assert left.wait(GUARD) == -9
         assert not running(child)
         assert running(other.pid)
         assert running(other_child)
-        assert shell.sweep(mine) == 0
-        assert shell.sweep("") == 0
-        assert shell.sweep(f"{mine}1") == 2
+        assert processes.sweep(mine) == 0
+        assert processes.sweep("") == 0
+        assert processes.sweep(f"{mine}1") == 2
     finally:
         for process in (left, other):
             process.kill()

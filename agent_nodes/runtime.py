@@ -6,36 +6,39 @@ import asyncio
 import inspect
 import os
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from agent_nodes._aio import finish
 from agent_nodes._clock import SYSTEM_CLOCK, Clock
+from agent_nodes.engine.config import EngineConfig
 from agent_nodes.engine.harness import Harness, SessionNames, Submitted
 from agent_nodes.errors import (
     AgentBusy,
     AgentClosed,
     ExecutionAborted,
+    InputValidationError,
     RuntimeFailure,
     UpstreamError,
     turn_error,
 )
 from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
 from agent_nodes.host import AgentHost, UsageReport, host_of
-from agent_nodes.messages import Usage
+from agent_nodes.messages import JsonObject, Usage
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.runtime_options import (
     AgentOptionsDict,
     Options,
     agent_options,
-    engine_config,
-    model_of,
     storage_of,
 )
 from agent_nodes.store.records import Turn, UsageRow
+from agent_nodes.store.storage import memory_storage
 from agent_nodes.submission import AgentTurnStatus, Submission, submission_of
+from agent_nodes.transcript import check_pairs, messages_of, transcript_of
+from agent_nodes.turn_config import TurnConfigs
 
 if TYPE_CHECKING:
     from agent_nodes.options import AgentInput
@@ -105,6 +108,7 @@ class AgentRun:
         self._runtime = runtime
         self._input = given
         self._host = host
+        self._harness = runtime.harness
         self._iteration: Iteration | None = None
         self._consumer: asyncio.Task[Any] | None = None
         self._cancels = 0
@@ -155,12 +159,15 @@ class AgentRun:
         submitted: Submitted | None = None
         try:
             self._check_start()
-            submitted = await self._submit()
-            runtime.harness.start(submitted)
+            given = await runtime.prepared(self._input)
+            if given.host_input is not None:
+                self._harness = await runtime.open_guest(given)
+            submitted = await self._submit(given)
+            self._harness.start(submitted)
             self.finished_before = tuple(submitted.finished)
             turn = submitted.turn
             if host.abort_signal is not None:
-                forget = host.abort_signal.on_set(lambda: runtime.request_stop(turn.id, host.abort_signal))
+                forget = host.abort_signal.on_set(lambda: self._request_stop(turn.id))
             channel = submitted.sink.channel
             while (batch := await channel.get()) is not None:
                 for item in batch:
@@ -177,14 +184,16 @@ class AgentRun:
             await finish(self._leave(submitted))
             raise
         except asyncio.CancelledError:
-            await finish(runtime.harness.pause())
+            await finish(self._harness.pause())
             raise
         finally:
             if forget is not None:
                 forget()
             if submitted is not None:
                 self._conclude(submitted)
-                runtime.harness.engine.projection.unfollow(submitted.turn.id)
+                self._harness.engine.projection.unfollow(submitted.turn.id)
+            self._harness = runtime.harness
+            await finish(runtime.close_guest())
             runtime.leave(iteration)
 
     def _check_start(self) -> None:
@@ -203,10 +212,14 @@ class AgentRun:
         )
         return ExecutionAborted(_STOPPED_EARLY)
 
-    async def _submit(self) -> Submitted:
+    def _request_stop(self, turn_id: int) -> None:
+        signal = self._host.abort_signal
+        self._harness.request_stop(turn_id, (signal and signal.reason) or "The turn was stopped.")
+
+    async def _submit(self, given: Submission) -> Submitted:
         """Submit; the abort signal ends the wait for older turns too, which stay resumable."""
-        harness, signal = self._runtime.harness, self._host.abort_signal
-        work = harness.submit(self._input, self.request_id)
+        harness, signal = self._harness, self._host.abort_signal
+        work = harness.submit(given, self.request_id)
         if signal is None:
             return await work
         task = asyncio.ensure_future(work)
@@ -240,8 +253,9 @@ class AgentRun:
     async def _report(self, turn: Turn, row: UsageRow) -> None:
         report = self._host.report_usage
         if report is not None:
-            harness = self._runtime.harness
-            provider = harness.engine.config.model.provider
+            harness = self._harness
+            # Files of the first schema do not say which provider it was.
+            provider = row.provider or harness.engine.config.base.model.provider
             record = f"{harness.engine.session_id}:{row.record_id}"
             await self._hook(
                 report, UsageReport(record, self.request_id, turn.id, provider, row.model, row.usage, row.cost)
@@ -254,7 +268,7 @@ class AgentRun:
             if inspect.isawaitable(outcome):
                 await outcome
         except Exception as error:
-            await finish(self._runtime.harness.fail(error))
+            await finish(self._harness.fail(error))
             name = getattr(hook, "__name__", "hook")
             raise RuntimeFailure(f"The host's {name} failed ({_line(error)}); the turn ended.") from error
 
@@ -264,9 +278,9 @@ class AgentRun:
         if submitted is None or (
             consumer is not None and (consumer.cancelling() > self._cancels or consumer.cancelled())
         ):
-            await self._runtime.harness.pause()
+            await self._harness.pause()
         else:
-            await self._runtime.harness.stop(submitted.turn.id, "The run was left before its end.")
+            await self._harness.stop(submitted.turn.id, "The run was left before its end.")
 
     def _conclude(self, submitted: Submitted) -> None:
         """The result, once the turn has ended, however the run did."""
@@ -302,10 +316,12 @@ class AgentRun:
 class AgentRuntime:
     """An open session with its model and tools; made by :func:`create_agent`. One run at a time."""
 
-    def __init__(self, harness: Harness, provider: Provider, clock: Clock) -> None:
+    def __init__(self, harness: Harness, configs: TurnConfigs, options: Options, clock: Clock) -> None:
         self.harness = harness
-        self._provider = provider
+        self._configs = configs
+        self._options = options
         self._clock = clock
+        self._guest: Harness | None = None
         self._active: Iteration | None = None
         self._closing: asyncio.Future[None] | None = None
 
@@ -330,12 +346,38 @@ class AgentRuntime:
 
     def get_context_usage(self) -> ContextUsage | None:
         """How full the model's context is; None where its window is not known."""
-        engine = self.harness.engine
-        total = engine.config.model.context_window
+        engine = (self._guest or self.harness).engine
+        meter = engine.projection.meters.get(engine.main_target)
+        setups = engine.projection.setups.values()
+        total = next((setup.model.context_window for setup in setups), meter.total if meter is not None else None)
+        total = total or engine.config.base.model.context_window
         if total is None:
             return None
-        meter = engine.projection.meters.get(engine.main_target)
         return ContextUsage(meter.used if meter is not None else engine.context(engine.main_target).tokens, total)
+
+    async def reset(self) -> None:
+        """Begin the model's context anew: the next turn sees nothing of what was said, which stays in the store.
+
+        Raises ``AgentBusy`` while a turn runs or is unfinished, and ``AgentClosed``.
+        """
+        self._check_idle("reset")
+        await self.harness.reset()
+
+    async def restore_transcript(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Let the first turn go on from ``messages``, as :meth:`read_transcript` gives them. What only the provider
+        that wrote it understands is left out.
+
+        Raises :class:`~agent_nodes.errors.InputValidationError` for a message that is wrong, and for a session in which
+        something was said already; ``AgentBusy`` during a run; ``AgentClosed``.
+        """
+        self._check_idle("restore_transcript")
+        await self.harness.seed(messages_of(messages, where="messages"))
+
+    def read_transcript(self) -> list[JsonObject]:
+        """What the model sees of the session now, as JSON messages (:mod:`agent_nodes.transcript` says how they look).
+        The session's store holds all that happened; this is a copy of its context."""
+        engine = self.harness.engine
+        return transcript_of(engine.context(engine.main_target).messages)
 
     async def close(self) -> None:
         """End what runs, within seconds, and give the session free. Unfinished turns stay resumable."""
@@ -348,9 +390,10 @@ class AgentRuntime:
         if active is not None and active.left:
             await active.ended.wait()
         try:
+            await self.close_guest()
             await self.harness.close()
         finally:
-            await self._provider.close()
+            await self._configs.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -375,9 +418,41 @@ class AgentRuntime:
         self._active = None
         iteration.ended.set()
 
-    def request_stop(self, turn_id: int, signal: Any) -> None:
-        reason = getattr(signal, "reason", None)
-        self.harness.request_stop(turn_id, reason or "The turn was stopped.")
+    def _check_idle(self, what: str) -> None:
+        if self._closing is not None:
+            raise AgentClosed("The agent is closed. Create it again to go on.")
+        if self._active is not None:
+            raise AgentBusy(f"{what} has to wait for the end of the run that is under way.")
+
+    async def prepared(self, given: Submission) -> Submission:
+        """``given`` with its pictures ready for a model. Raises ``InputValidationError`` naming one that is none."""
+        if not given.images and not given.image_files:
+            return given
+        from agent_nodes.attachments import with_pictures
+
+        return await with_pictures(given, self._options.file_store)
+
+    async def open_guest(self, given: Submission) -> Harness:
+        """A memory engine for one turn whose host keeps the history; nothing of it touches the session."""
+        history = given.host_input or {}
+        unknown = [name for name in history if name not in ("messages", "system")]
+        section: Any = history.get("system") or ""
+        if unknown or not isinstance(section, str):
+            field = f"host_input.{unknown[0] if unknown else 'system'}"
+            what = "unknown field; known are messages, system" if unknown else "must be a text"
+            raise InputValidationError(f"input.{field}: {what}", field=field)
+        messages = messages_of(history.get("messages", []), where="host_input.messages")
+        check_pairs(messages, where="host_input.messages")
+        base = self._configs.of(dict(given.overrides), section=section)
+        config = EngineConfig(clock=self._clock, base=base, resolve=lambda _: base)
+        guest = self._guest = await Harness.open(config, memory_storage(), SessionNames())
+        await guest.seed(messages)
+        return guest
+
+    async def close_guest(self) -> None:
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            await guest.close()
 
 
 def _line(error: BaseException) -> str:
@@ -435,16 +510,12 @@ async def open_agent(
     provider: tuple[ModelEntry, Provider] | None = None,
 ) -> AgentRuntime:
     """:func:`create_agent` with what only hosts and tests decide: the session's names, the clock, the model itself."""
-    if provider is None:
-        from agent_nodes.providers.connect import connect
-
-        entry, key = model_of(options, os.environ)
-        provider = (entry, connect(entry, key, clock=clock, stall_timeout=options.stall_timeout))
-    entry, model = provider
+    configs = TurnConfigs(options, clock, os.environ, provider)
     try:
-        config = engine_config(options, entry, model, clock)
-        harness = await Harness.open(config, storage_of(options), names or SessionNames())
+        config = EngineConfig(clock=clock, base=configs.base, resolve=configs.of)
+        names = replace(names or SessionNames(), session_id=options.session_id or "")
+        harness = await Harness.open(config, storage_of(options), names)
     except BaseException:
-        await finish(model.close())
+        await finish(configs.close())
         raise
-    return AgentRuntime(harness, model, clock)
+    return AgentRuntime(harness, configs, options, clock)

@@ -6,18 +6,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
-from agent_nodes._clock import Clock
-from agent_nodes.engine.config import EngineConfig
-from agent_nodes.engine.prompt import prompt_sections
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import ApiKind, SystemMessage
-from agent_nodes.providers.base import ModelEntry, Provider
+from agent_nodes.messages import AgentEffort, ApiKind
+from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
-from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, plain
+from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, FileStore, plain
 from agent_nodes.tools.base import AgentTool
-from agent_nodes.tools.policy import resolve, roots
+
+if TYPE_CHECKING:
+    from agent_nodes.model_attributes import AgentModelAttributes
+    from agent_nodes.providers.registry import ModelRegistry
+    from agent_nodes.tools.policy import ToolPermissionDefinition
 
 
 class AgentOptionsDict(TypedDict, total=False):
@@ -25,6 +26,7 @@ class AgentOptionsDict(TypedDict, total=False):
 
     database_path: str | os.PathLike[str] | None
     storage: AgentStorageFactory | None
+    session_id: str | None
     workdir: str | os.PathLike[str] | None
     allowed_directories: Sequence[str | os.PathLike[str]]
     system_prompt: str | None
@@ -33,12 +35,19 @@ class AgentOptionsDict(TypedDict, total=False):
     base_url: str | None
     api_key: str | None
     api_kind: ApiKind | None
+    client: Any
+    models: ModelRegistry | None
+    resolved_model: ModelEntry | None
+    model_attributes: AgentModelAttributes | Mapping[str, Any] | str | None
+    effort: AgentEffort | None
     max_tokens: int | None
     context_window: int | None
     stall_timeout: float
     permission_policy: AgentPermissionPolicy
     tools: Sequence[str] | None
     extra_tools: Sequence[AgentTool]
+    tool_definitions: Sequence[ToolPermissionDefinition | Mapping[str, Any]] | None
+    file_store: FileStore | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,7 @@ class Options:
 
     database_path: str | Path | None = None
     storage: Any = None
+    session_id: str | None = None
     workdir: str | Path | None = None
     allowed_directories: tuple[str | Path, ...] = ()
     system_prompt: str | None = None
@@ -55,15 +65,22 @@ class Options:
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     api_kind: ApiKind | None = None
+    client: Any = None
+    models: Any = None
+    resolved_model: ModelEntry | None = None
+    model_attributes: AgentModelAttributes | None = None
+    effort: AgentEffort | None = None
     max_tokens: int | None = None
     context_window: int | None = None
     stall_timeout: float = DEFAULT_STALL_TIMEOUT
     permission_policy: AgentPermissionPolicy = "workspace"
     tools: tuple[str, ...] | None = None
     extra_tools: tuple[Any, ...] = ()
+    tool_definitions: tuple[Any, ...] | None = None
+    file_store: Any = None
 
 
-_SEQUENCES = ("allowed_directories", "tools", "extra_tools")
+_SEQUENCES = ("allowed_directories", "tools", "extra_tools", "tool_definitions")
 
 
 def _text(value: Any) -> bool:
@@ -90,13 +107,17 @@ PLAIN_OPTIONS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("system_prompt", "provider", "model", "base_url", "api_key"), _text),
     **dict.fromkeys(("database_path", "workdir"), _path),
     **dict.fromkeys(("max_tokens", "context_window"), _count),
-    "storage": lambda value: True,
+    **dict.fromkeys(("storage", "client", "models", "model_attributes", "file_store"), lambda value: True),
+    "resolved_model": lambda value: value is None or isinstance(value, ModelEntry),
+    "session_id": lambda value: value is None or (type(value) is str and value.strip() != ""),
+    "effort": lambda value: value is None or value in get_args(AgentEffort),
     "stall_timeout": lambda value: type(value) in (int, float) and value > 0,
     "api_kind": lambda value: value is None or value in get_args(ApiKind),
     "permission_policy": lambda value: value in get_args(AgentPermissionPolicy),
     "allowed_directories": _paths,
     "tools": lambda value: value is None or _words(value),
     "extra_tools": lambda value: type(value) is tuple,
+    "tool_definitions": lambda value: value is None or type(value) is tuple,
 }
 
 
@@ -114,19 +135,41 @@ def agent_options(given: Mapping[str, Any]) -> Options:
 
         model = checked_model(AgentOptions, values, where="create_agent")
         values = {name: getattr(model, name) for name in AgentOptions.model_fields}
+    if values.get("model_attributes") is not None:
+        from agent_nodes.model_attributes import model_attributes_of
+
+        values["model_attributes"] = model_attributes_of(values["model_attributes"], where="create_agent")
     options = Options(**values)
+    _check(options)
+    return options
+
+
+def _check(options: Options) -> None:
     if options.database_path is not None and not str(options.database_path).strip():
-        raise InputValidationError("create_agent: database_path: empty; give the path of a file", field="database_path")
+        raise _wrong("database_path", "empty; give the path of a file")
     if options.storage is not None and options.database_path is not None:
-        raise InputValidationError("create_agent: give either storage or database_path, not both", field="storage")
+        raise _wrong("storage", "give either storage or database_path, not both")
     if options.storage is not None and not callable(getattr(options.storage, "open", None)):
-        raise InputValidationError("create_agent: storage: must be a storage factory with open()", field="storage")
+        raise _wrong("storage", "must be a storage factory with open()")
+    if options.session_id is not None and not options.session_id.strip():
+        raise _wrong("session_id", "empty; give an id, or leave it out for a new one")
+    if options.file_store is not None and not callable(getattr(options.file_store, "read", None)):
+        raise _wrong("file_store", "must have a method read(reference)")
+    if options.models is not None and not callable(getattr(options.models, "register", None)):
+        raise _wrong("models", "must be a ModelRegistry")
+    if options.resolved_model is not None and not isinstance(options.resolved_model, ModelEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _wrong("resolved_model", "must be a ModelEntry")
+    if options.resolved_model is not None:
+        for name in ("provider", "model", "base_url", "api_kind", "model_attributes"):
+            if getattr(options, name):
+                raise _wrong(name, "resolved_model says this already; give one of the two")
     for tool in options.extra_tools:
         if not isinstance(tool, AgentTool):
-            raise InputValidationError(
-                "create_agent: extra_tools: every item must be an AgentTool", field="extra_tools"
-            )
-    return options
+            raise _wrong("extra_tools", "every item must be an AgentTool")
+
+
+def _wrong(name: str, what: str) -> InputValidationError:
+    return InputValidationError(f"create_agent: {name}: {what}", field=name)
 
 
 def storage_of(options: Options) -> AgentStorageFactory:
@@ -135,50 +178,3 @@ def storage_of(options: Options) -> AgentStorageFactory:
     if options.database_path is not None:
         return sqlite_storage(options.database_path)
     return memory_storage()
-
-
-def model_of(options: Options, environ: Mapping[str, str]) -> tuple[ModelEntry, str | None]:
-    """The model a turn goes to and its key. Raises :class:`InputValidationError` where one is missing."""
-    from agent_nodes.providers import catalog
-
-    entry = catalog.resolve(
-        provider=options.provider,
-        model=options.model,
-        base_url=options.base_url,
-        api_kind=options.api_kind,
-        context_window=options.context_window,
-        max_tokens=options.max_tokens,
-        environ=environ,
-    )
-    return entry, catalog.key_for(entry.provider, options.api_key, environ)
-
-
-def _workdir(given: str | Path | None) -> Path:
-    try:
-        return Path(os.path.realpath(given or Path.cwd()))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it holds a character that no path can have"
-        raise InputValidationError(f"workdir: cannot be used: {reason}", field="workdir") from error
-
-
-def engine_config(options: Options, entry: ModelEntry, provider: Provider, clock: Clock) -> EngineConfig:
-    workdir = _workdir(options.workdir)
-    reach = roots(options.permission_policy, workdir, options.allowed_directories)
-    tools = resolve(options.permission_policy, options.tools, options.extra_tools)
-    system = SystemMessage(
-        prompt_sections(options.system_prompt, tools, workdir),
-        tuple(tool.spec() for tool in tools),
-        "openai-completions" if entry.api == "demo" else entry.api,
-        entry.provider,
-        entry.model,
-    )
-    return EngineConfig(
-        clock=clock,
-        model=entry,
-        provider=provider,
-        system=system,
-        tools={tool.name: tool for tool in tools},
-        workdir=workdir,
-        roots=reach,
-        max_tokens=options.max_tokens,
-    )

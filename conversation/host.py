@@ -188,7 +188,7 @@ class ConversationHost:
     @property
     def model(self) -> tuple[str, str]:
         """Provider and id of the model that turns go to now."""
-        entry = self.runtime.harness.engine.config.model
+        entry = self.runtime.harness.engine.config.base.model
         return entry.provider, entry.model
 
     @property

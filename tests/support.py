@@ -39,7 +39,7 @@ async def scripted(
 
 
 def model_of(runtime: AgentRuntime) -> ScriptedProvider:
-    provider = runtime.harness.engine.config.provider
+    provider = runtime.harness.engine.config.base.provider
     assert isinstance(provider, ScriptedProvider)
     return provider
 

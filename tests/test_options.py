@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_nodes.options import AgentInput, AgentOptions, agent_input
-from agent_nodes.runtime_options import PLAIN_OPTIONS, Options
-from agent_nodes.submission import PLAIN_INPUT, Submission, plain, submission_of
+from agent_nodes.options import AgentInput, AgentOptions, agent_input, checked_submission
+from agent_nodes.runtime_options import PLAIN_OPTIONS, AgentOptionsDict, Options
+from agent_nodes.submission import OVERRIDES, PLAIN_INPUT, Submission, plain, submission, submission_of
 
 ODD = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-2, 5),
     st.floats(-1, 5),
-    st.sampled_from(["", "x", "read-only", "auto", "openai-responses", "soap"]),
+    st.sampled_from(["", "x", "read-only", "auto", "openai-responses", "soap", "high", "ultra"]),
     st.just(Path("x")),
     st.just(("read", "ls")),
     st.just((Path("x"), "y")),
@@ -47,13 +47,15 @@ def test_options_that_are_plain_are_right_and_mean_the_same(values):
 @given(st.dictionaries(st.sampled_from([*AgentInput.model_fields, "unknown"]), ODD, max_size=4))
 def test_inputs_that_are_plain_are_right_and_mean_the_same(values):
     if plain(values, PLAIN_INPUT):
-        given_input = Submission(**values)
-        assert {name: getattr(given_input, name) for name in AgentInput.model_fields} == full(AgentInput, values)
+        assert submission(values) == checked_submission(values)
 
 
 def test_both_forms_have_the_same_fields():
     assert [item.name for item in fields(Options)] == list(AgentOptions.model_fields)
-    assert [item.name for item in fields(Submission)] == list(AgentInput.model_fields)
+    light = {item.name for item in fields(Submission)} - {"overrides", "pictures"}
+    assert light | set(OVERRIDES) == set(AgentInput.model_fields)
+    assert set(AgentOptionsDict.__annotations__) == set(AgentOptions.model_fields)
+    assert set(OVERRIDES) <= set(AgentOptions.model_fields)
 
 
 def test_the_two_forms_of_an_input_turn_into_each_other():

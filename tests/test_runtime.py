@@ -26,7 +26,7 @@ from agent_nodes import (
     sqlite_storage,
 )
 from agent_nodes.errors import UpstreamError
-from tests.support import model_of, scripted, take, tool
+from tests.support import ENTRY, model_of, scripted, take, tool
 
 
 def own_tool(**changes: Any) -> AgentTool:
@@ -61,10 +61,15 @@ def own_tool(**changes: Any) -> AgentTool:
         ({"extra_tools": ["read"]}, "extra_tools"),
         ({"database_path": "a.sqlite", "storage": memory_storage()}, "storage"),
         ({"storage": "sqlite"}, "storage"),
-        ({"effort": "high"}, "effort"),
+        ({"effort": "hihg"}, "effort"),
+        ({"session_id": " "}, "session_id"),
+        ({"file_store": object()}, "file_store"),
+        ({"models": {}}, "models"),
+        ({"resolved_model": "m"}, "resolved_model"),
+        ({"resolved_model": ENTRY, "model": "m", "provider": None}, "model"),
         ({"session": {}}, "session"),
         ({"web_search": True}, "web_search"),
-        ({"model_attributes": {}}, "model_attributes"),
+        ({"model_attributes": {"nmae": "x"}}, "model_attributes.nmae"),
         ({"provider": "own", "model": "m"}, "base_url"),
     ],
 )
@@ -98,11 +103,11 @@ async def test_keys_and_addresses_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-from-env")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     async with create_agent(provider="anthropic") as agent:
-        entry = agent.harness.engine.config.model
+        entry = agent.harness.engine.config.base.model
         assert (entry.base_url, entry.api) == ("http://127.0.0.1:9", "anthropic-messages")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     async with create_agent(provider="openai") as agent:
-        assert agent.harness.engine.config.model.api == "openai-responses"
+        assert agent.harness.engine.config.base.model.api == "openai-responses"
 
 
 def test_the_key_is_not_shown_by_the_options():
@@ -144,7 +149,7 @@ async def test_a_wrong_input_is_named(given):
         assert model_of(agent).requests == []
 
 
-@pytest.mark.parametrize("name", ["images", "effort", "compact", "host_input", "plan_resume", "agent", "model"])
+@pytest.mark.parametrize("name", ["compact", "plan_resume", "ask_resume", "agent", "web_search"])
 async def test_an_input_field_that_does_not_work_yet_is_refused_by_name(name):
     async with scripted("text: x") as agent:
         with pytest.raises(InputValidationError) as caught:

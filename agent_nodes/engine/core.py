@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agent_nodes._clock import Clock
-from agent_nodes.engine.config import EngineConfig
+from agent_nodes.engine.config import EngineConfig, TurnConfig
 from agent_nodes.engine.context import Context
 from agent_nodes.engine.projection import Projection
 from agent_nodes.engine.scheduler import Definition, Scheduler
@@ -41,15 +41,27 @@ class Engine:
     def turn(self, task: Task) -> Turn:
         return self.projection.turns[task.turn_id or 0]
 
+    def setup(self, turn_id: int | None) -> TurnConfig:
+        """What a live turn runs with, found once: the session's own, or with the overrides stored in its task.
+
+        Raises ``InputValidationError`` where those cannot be had here and now.
+        """
+        setups = self.projection.setups
+        found = setups.get(turn_id or 0)
+        if found is None:
+            turn = self.projection.turns[turn_id or 0]
+            overrides = self.projection.tasks[turn.task_id or 0].input
+            found = setups[turn.id] = self.config.resolve(overrides) if overrides else self.config.base
+        return found
+
     def context(self, target_id: int) -> Context:
         return self.projection.contexts[target_id]
 
     def wake(self, tx: Tx, task: Task) -> None:
         self.definitions[task.name].wake(self, tx, task)
 
-    def new_system(self, target_id: int) -> SystemMessage | None:
-        """The system message to store before the next request, None where the one in force still says it all."""
-        system = self.config.system
+    def new_system(self, target_id: int, system: SystemMessage) -> SystemMessage | None:
+        """``system`` where it is to be stored before the next request, None where the one in force says the same."""
         current = self.context(target_id).system
         return None if current is system or current == system else system
 

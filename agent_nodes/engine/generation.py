@@ -19,13 +19,13 @@ from agent_nodes.engine.projection import ContextMeter, Show
 from agent_nodes.engine.recovery import take_over
 from agent_nodes.engine.scheduler import Definition
 from agent_nodes.engine.tokens import message_tokens
-from agent_nodes.engine.turn import Checkpoint, Ending, ask_to_continue, close_turn, intend, note_retry
+from agent_nodes.engine.turn import Checkpoint, Ending, ask_to_continue, bill, close_turn, intend, note_retry
 from agent_nodes.events import ContextUsageEvent, TextDelta, ThinkingDelta
 from agent_nodes.messages import AssistantMessage, Usage
-from agent_nodes.providers.base import Failed, Failure, Finished, Fold, ModelRequest
+from agent_nodes.providers.base import Failed, Failure, Finished, Fold, ModelEntry, ModelRequest
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import Task, Turn
-from agent_nodes.store.writes import add_usage, append_entry, drop_progress, set_context, set_tip, step_task
+from agent_nodes.store.writes import append_entry, drop_progress, set_context, set_tip, step_task
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Attempt:
 
 def wake(engine: Engine, tx: Tx, task: Task) -> None:
     """All calls of the round have results."""
-    put_system(tx, task.target_id, engine.new_system(task.target_id))
+    put_system(tx, task.target_id, engine.new_system(task.target_id, engine.setup(task.turn_id).system))
     intend(tx, task, Checkpoint.of(task).step + 1, Budgets())
 
 
@@ -59,7 +59,7 @@ async def request(engine: Engine, task: Task) -> None:
         raise
     attempt.progress.drop()
     end = attempt.end or Failed(Failure("dropped", "the provider's stream ended without saying so", retryable=True))
-    message = _message(engine, attempt, end)
+    message = _message(engine.setup(task.turn_id).model, attempt, end)
     outcome = classify(end, message, produced=attempt.fold.produced, budgets=checkpoint.budgets)
     await _commit(engine, task, attempt, message, outcome)
 
@@ -71,7 +71,7 @@ async def backoff(engine: Engine, task: Task) -> None:
     checkpoint = Checkpoint.of(task)
 
     def due(tx: Tx) -> None:
-        put_system(tx, task.target_id, engine.new_system(task.target_id))
+        put_system(tx, task.target_id, engine.new_system(task.target_id, engine.setup(task.turn_id).system))
         intend(tx, task, checkpoint.step, checkpoint.budgets)
 
     await engine.commit("request.intent", due)
@@ -85,20 +85,21 @@ DEFINITION = Definition({"request": request, "backoff": backoff}, wake)
 
 async def _stream(engine: Engine, task: Task, attempt: Attempt) -> None:
     context = engine.context(task.target_id)
-    config = engine.config
+    setup = engine.setup(task.turn_id)
     model_request = ModelRequest(
-        model=config.model,
-        system=context.system or config.system,
+        model=setup.model,
+        system=context.system or setup.system,
         messages=context.messages,
         reasoning_from=context.reasoning_from,
         prefix=context.prefix,
-        max_tokens=config.max_tokens,
+        max_tokens=setup.max_tokens,
+        effort=setup.effort,
         cache_key=engine.session_id,
     )
     turn_id = task.turn_id or 0
     fold, progress, projection = attempt.fold, attempt.progress, engine.projection
     first = True
-    async with aclosing(config.provider.stream(model_request)) as stream:
+    async with aclosing(setup.provider.stream(model_request)) as stream:
         async for events in stream:
             shown: list[TextDelta | ThinkingDelta] = []
             for event in events:
@@ -121,18 +122,15 @@ async def _cut(engine: Engine, task: Task, attempt: Attempt) -> None:
     await attempt.progress.finish()
     usage = attempt.fold.usage
     if usage is not None:
-        turn, model, stream = engine.turn(task), engine.config.model.model, Checkpoint.of(task).stream
-        await engine.commit(
-            "request.cut",
-            lambda tx: add_usage(tx, turn, task.id, record_id=stream, model=model, usage=replace(usage, calls=1)),
-        )
+        turn, model, stream = engine.turn(task), engine.setup(task.turn_id).model, Checkpoint.of(task).stream
+        await engine.commit("request.cut", lambda tx: bill(tx, turn, task.id, stream, model, replace(usage, calls=1)))
 
 
-def _message(engine: Engine, attempt: Attempt, end: Finished | Failed) -> AssistantMessage:
+def _message(model: ModelEntry, attempt: Attempt, end: Finished | Failed) -> AssistantMessage:
     """What the response amounts to: whole when it ended as such, else what can be kept of it."""
     if isinstance(end, Finished) and end.stop in ("end", "tool_use"):
-        return attempt.fold.message(engine.config.model, end.stop)
-    return attempt.fold.partial(engine.config.model)
+        return attempt.fold.message(model, end.stop)
+    return attempt.fold.partial(model)
 
 
 # -- outcomes ----------------------------------------------------------------------------------------------------------
@@ -159,8 +157,7 @@ def _bill(engine: Engine, tx: Tx, task: Task, attempt: Attempt, *, whole: bool, 
     if usage is None and not whole:
         return turn
     usage = replace(usage or Usage(), calls=1)
-    stream = Checkpoint.of(task).stream
-    return add_usage(tx, turn, task.id, record_id=stream, model=engine.config.model.model, usage=usage, ends=ends)
+    return bill(tx, turn, task.id, Checkpoint.of(task).stream, engine.setup(turn.id).model, usage, ends=ends)
 
 
 def _keep(engine: Engine, tx: Tx, task: Task, attempt: Attempt, message: AssistantMessage) -> int:
@@ -177,7 +174,7 @@ def _meter(engine: Engine, tx: Tx, task: Task, usage: Usage | None, message: Ass
     used = usage.total_tokens if usage else 0
     if not used:
         used = engine.context(task.target_id).tokens + message_tokens(message)
-    total = engine.config.model.context_window
+    total = engine.setup(task.turn_id).model.context_window
     set_context(tx, task.target_id, tip, used, total)
     tx.changes.append(ContextMeter(task.target_id, used, total))
     if total is not None:
@@ -197,7 +194,8 @@ async def _settle(engine: Engine, task: Task, attempt: Attempt, message: Assista
 async def _open_round(
     engine: Engine, task: Task, attempt: Attempt, message: AssistantMessage, outcome: CallTools
 ) -> None:
-    plans = [tool_task.plan(engine, call) for call in outcome.calls]
+    tools = engine.setup(task.turn_id).tools
+    plans = [tool_task.plan(tools, call) for call in outcome.calls]
 
     def open_round(tx: Tx) -> None:
         _bill(engine, tx, task, attempt, whole=True)

@@ -20,25 +20,30 @@ from agent_nodes.engine.projection import ContextMeter, Projection, TurnSink
 from agent_nodes.engine.replay import StoredTurn, stored_turn
 from agent_nodes.engine.scheduler import Scheduler
 from agent_nodes.engine.turn import NAME, Checkpoint, Ending, close_turn
-from agent_nodes.errors import AgentClosed, AgentError, SessionFileError, SessionLost, StorageError
-from agent_nodes.messages import repair_text
+from agent_nodes.errors import AgentBusy, AgentClosed, AgentError, InputValidationError, SessionFileError, SessionLost, StorageError
+from agent_nodes.messages import Message, repair_text
+from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store import _sql, reads
+from agent_nodes.store.kinds import EntryKind
 from agent_nodes.store.line import Line, Tx
 from agent_nodes.store.records import Task, Turn
 from agent_nodes.store.storage import AgentStorageFactory
-from agent_nodes.store.writes import drop_progress, drop_waits, mark_abort, set_tip
+from agent_nodes.store.writes import append_entry, drop_progress, drop_waits, mark_abort, reset_context, set_tip
 from agent_nodes.submission import Submission
+
+_ENTRY_KINDS: dict[str, EntryKind] = {"user": "user", "assistant": "assistant", "tool_result": "tool_result"}
 
 DEFINITIONS = {NAME: generation.DEFINITION, tool_task.NAME: tool_task.DEFINITION}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionNames:
-    """What a session file says about itself when it is made."""
+    """What a session file says about itself when it is made. A ``session_id`` must also be that of one that is there."""
 
     project: str = ""
     conversation_id: str = ""
     session_key: str = ""
+    session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,12 @@ class Harness:
         session_id, state, tasks, turns = await line.read(lambda tx: (reads.session_id(tx), *_live(tx, main)))
         if not session_id:
             session_id = await _create(line, config, names)
+        elif names.session_id not in ("", session_id):
+            raise InputValidationError(
+                f"session_id: the session has the id {session_id!r}, not {names.session_id!r}; leave it out, or give "
+                "another file",
+                field="session_id",
+            )
         context = projection.contexts[main] = Context()
         for message in state.messages:
             context.add(message)
@@ -116,14 +127,17 @@ class Harness:
         if self._unsettled:
             await self.reconcile()
         finished: list[str] = []
-        if engine.projection.turns:
+        setup = engine.config.base
+        if engine.projection.turns or given.overrides:
             known = await self._find(given, request_id)
             if known is not None and not _reopens(given, known):
                 return await self._again(given, known, ())
             if known is None:
-                inbox.check_prompt(given, request_id)
+                inbox.check_content(given, request_id)
+                if given.overrides:
+                    setup = engine.config.resolve(dict(given.overrides))
             finished = await self._finish_older()
-        admitted = await inbox.admit(engine, given, request_id)
+        admitted = await inbox.admit(engine, given, request_id, setup)
         if isinstance(admitted, inbox.Known):
             return await self._again(given, admitted.turn, finished)
         return self._follow(admitted, None, finished)
@@ -140,7 +154,7 @@ class Harness:
     async def _again(self, given: Submission, turn: Turn, finished: Sequence[str]) -> Submitted:
         stored = await self._stored(turn)
         if _reopens(given, turn):
-            turn = await inbox.reopen(self._engine, turn)
+            turn = await inbox.reopen(self._engine, turn, given)
         return self._follow(turn, stored, finished)
 
     async def _stored(self, turn: Turn) -> StoredTurn:
@@ -157,12 +171,14 @@ class Harness:
         return Submitted(turn, sink, finished)
 
     def start(self, submitted: Submitted) -> None:
-        """Let the turn go on, if it has not ended. Raises ``AgentClosed``."""
+        """Let the turn go on, if it has not ended. Raises ``AgentClosed``, and ``InputValidationError`` where what the
+        turn asked for cannot be had here and now; it then stays as it is."""
         if submitted.turn.id in self._engine.projection.turns:
             self._activate(submitted.turn.id)
 
     def _activate(self, turn_id: int) -> None:
         self._check_open()  # what starts behind the halt of a close nobody would end
+        self._engine.setup(turn_id)
         self._engine.scheduler.activate(turn_id)
 
     def _check_open(self) -> None:
@@ -188,10 +204,41 @@ class Harness:
         finished: list[str] = []
         for turn in sorted(engine.projection.turns.values(), key=lambda turn: turn.id):
             end = engine.projection.end_of(turn.id)
-            self._activate(turn.id)
+            try:
+                self._activate(turn.id)
+            except InputValidationError as error:  # nobody here can go on with it, and what is new must not wait
+                await self._settle_turns([turn.id], "failure.settle", Ending("runtime_failure", error.message))
             await asyncio.shield(end)  # a waiter that is cancelled must not take the turn's end with it
             finished.append(turn.request_id)
         return finished
+
+    # -- the context ---------------------------------------------------------------------------------------------------
+
+    async def reset(self) -> None:
+        """Begin the context anew; what was said stays in the store. Raises ``AgentBusy`` while a turn is unfinished."""
+        self._check_open()
+        engine = self._engine
+        if engine.projection.turns:
+            named = ", ".join(repr(turn.request_id) for turn in engine.projection.turns.values())
+            raise AgentBusy(f"The context cannot be reset while a turn is unfinished ({named}); finish or stop it first.")
+        await engine.commit("reset", lambda tx: reset_context(tx, engine.main_target))
+
+    async def seed(self, messages: Sequence[Message]) -> None:
+        """Put ``messages`` into a session in which nothing was ever said. Raises ``InputValidationError``."""
+        self._check_open()
+        engine = self._engine
+        target_id = engine.main_target
+
+        def seed(tx: Tx) -> None:
+            if engine.context(target_id).messages or tx.rows(_sql.TURN_COUNT, after=0)[0][0]:
+                raise InputValidationError(
+                    "restore_transcript: the session has a history, which is never overwritten; use a new session",
+                    field="messages",
+                )
+            for message in messages:
+                set_tip(tx, target_id, append_entry(tx, target_id, _ENTRY_KINDS[message.role], message))
+
+        await engine.commit("seed", seed)
 
     # -- stop, pause, fail, close --------------------------------------------------------------------------------------
 
@@ -303,10 +350,17 @@ class Harness:
                 set_tip(tx, call.target_id, entry)
             drop_waits(tx, task)
             if task.phase == "request":
-                kept = recovery.kept_of(engine, reads.progress(tx, Checkpoint.of(task).stream))
+                kept = recovery.kept_of(self._model(turn_id), reads.progress(tx, Checkpoint.of(task).stream))
                 recovery.abandon(engine, tx, task, kept, ending)
             else:
                 close_turn(engine, tx, engine.turn(task), ending, tip=None)
+
+    def _model(self, turn_id: int) -> ModelEntry:
+        """The turn's model; the session's own where the turn's cannot be had any more."""
+        try:
+            return self._engine.setup(turn_id).model
+        except InputValidationError:
+            return self._engine.config.base.model
 
     def _generation(self, turn_id: int) -> Task | None:
         turn = self._engine.projection.turns.get(turn_id)
@@ -350,7 +404,7 @@ def _make_pending(tx: Tx, tasks: Sequence[Task]) -> None:
 
 async def _create(line: Line, config: EngineConfig, names: SessionNames) -> str:
     """Give a new session its id and its names."""
-    session_id = config.clock.new_id()
+    session_id = names.session_id or config.clock.new_id()
 
     def create(tx: Tx) -> None:
         tx.run(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agent_nodes._aio import AbortSignal, Channel
+from agent_nodes.engine.config import TurnConfig
 from agent_nodes.engine.context import Context
 from agent_nodes.errors import AgentError
 from agent_nodes.events import AgentStreamEvent
@@ -57,13 +58,14 @@ class TurnSink:
 
 @dataclass(slots=True)
 class Projection:
-    """``tasks`` and ``turns`` are the live ones only."""
+    """``tasks`` and ``turns`` are the live ones only; ``setups`` what those of them run with that have been asked."""
 
     on_task: Callable[[Task], None]
     contexts: dict[int, Context] = field(default_factory=dict[int, Context])
     meters: dict[int, ContextMeter] = field(default_factory=dict[int, ContextMeter])
     tasks: dict[int, Task] = field(default_factory=dict[int, Task])
     turns: dict[int, Turn] = field(default_factory=dict[int, Turn])
+    setups: dict[int, TurnConfig] = field(default_factory=dict[int, TurnConfig])
     sinks: dict[int, TurnSink] = field(default_factory=dict[int, TurnSink])
     signals: dict[int, AbortSignal] = field(default_factory=dict[int, AbortSignal])
     _ends: dict[int, asyncio.Future[Turn]] = field(default_factory=dict[int, "asyncio.Future[Turn]"])
@@ -73,6 +75,9 @@ class Projection:
         for change in changes:
             match change:
                 case EntryAdded():
+                    if change.clears:
+                        self.contexts[change.target_id] = Context()
+                        self.meters.pop(change.target_id, None)
                     self.contexts[change.target_id].add(change.message)
                 case Task():
                     self._task(change)
@@ -156,6 +161,7 @@ class Projection:
 
     def _end(self, turn: Turn) -> None:
         self.signals.pop(turn.id, None)
+        self.setups.pop(turn.id, None)
         future = self._ends.pop(turn.id, None)
         if future is not None and not future.done():
             future.set_result(turn)

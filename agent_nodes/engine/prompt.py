@@ -1,8 +1,10 @@
-"""The system prompt: a persona and how to use the tools. No date and no listing: the prefix stays byte-stable."""
+"""The system prompt: a persona, how to use the tools, how to speak. No date and no listing: the prefix stays
+byte-stable."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from agent_nodes.messages import repair_text
@@ -21,9 +23,19 @@ _GUIDANCE = (
 )
 
 
-def prompt_sections(system_prompt: str | None, tools: Sequence[AgentTool], workdir: Path) -> tuple[str, ...]:
-    """The sections in order: persona (the caller's own replaces ours), then guidance when there are tools."""
-    sections = [system_prompt if system_prompt is not None else PERSONA]
+def prompt_sections(
+    system_prompt: str | None, tools: Sequence[AgentTool], workdir: Path, section: str = ""
+) -> tuple[str, ...]:
+    """The sections in order: persona (the caller's own replaces ours), ``section`` of the turn's host, guidance when
+    there are tools, the communication skill."""
+    sections = [system_prompt if system_prompt is not None else PERSONA, section]
     if tools:
         sections.append(_GUIDANCE.format(workdir=repair_text(str(workdir))))
+    sections.append(communication_skill())
     return tuple(section for section in sections if section.strip())
+
+
+@cache
+def communication_skill() -> str:
+    """The guide ``i-have-adhd``, which ships with the package."""
+    return (Path(__file__).parent / "adhd.md").read_text("utf-8").strip()

@@ -10,7 +10,7 @@ from agent_nodes.engine.projection import Show
 from agent_nodes.engine.turn import Checkpoint, Ending, ask_to_continue, close_turn, intend, note_retry, shown_again
 from agent_nodes.events import TextDelta, ThinkingDelta
 from agent_nodes.messages import AssistantMessage
-from agent_nodes.providers.base import Fold
+from agent_nodes.providers.base import Fold, ModelEntry
 from agent_nodes.store import reads
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import Task
@@ -22,14 +22,14 @@ async def take_over(engine: Engine, task: Task) -> None:
     stored the request is sent again. Both spend the connection budget."""
     checkpoint = Checkpoint.of(task)
     rows = await engine.line.read(lambda tx: reads.progress(tx, checkpoint.stream))
-    kept = kept_of(engine, rows)
+    kept = kept_of(engine.setup(task.turn_id).model, rows)
     if not checkpoint.budgets.left("recovery"):
         detail = exhausted("recovery", checkpoint.budgets, "the program was interrupted")
         ending = Ending("retries_exhausted", detail)
         await engine.commit("answer.fail", lambda tx: abandon(engine, tx, task, kept, ending))
         return
     budgets = checkpoint.budgets.spend("recovery")
-    system = engine.new_system(task.target_id)
+    system = engine.new_system(task.target_id, engine.setup(task.turn_id).system)
 
     def recover(tx: Tx) -> None:
         turn = engine.turn(task)
@@ -45,12 +45,12 @@ async def take_over(engine: Engine, task: Task) -> None:
     await engine.commit("continue+intent" if kept.content else "request.again", recover)
 
 
-def kept_of(engine: Engine, rows: Sequence[tuple[int, str, str]]) -> AssistantMessage:
+def kept_of(model: ModelEntry, rows: Sequence[tuple[int, str, str]]) -> AssistantMessage:
     """The stored pieces of a broken response as a message."""
     fold = Fold()
     for index, kind, delta in rows:
         fold.add(TextDelta(delta, index) if kind == "text" else ThinkingDelta(delta, index))
-    return fold.partial(engine.config.model)
+    return fold.partial(model)
 
 
 def keep_partial(tx: Tx, task: Task, kept: AssistantMessage) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -53,10 +53,10 @@ class Plan:
     refusal: str | None
 
 
-def plan(engine: Engine, call: ToolCall) -> Plan:
-    tool = engine.config.tools.get(call.name)
+def plan(tools: Mapping[str, AgentTool], call: ToolCall) -> Plan:
+    tool = tools.get(call.name)
     if tool is None:
-        offered = ", ".join(engine.config.tools) or "none"
+        offered = ", ".join(tools) or "none"
         return Plan(call, None, {}, f"There is no tool named {call.name!r}. Available tools: {offered}.")
     try:
         return Plan(call, tool, check_arguments(tool, call.arguments, call.invalid), None)
@@ -154,7 +154,7 @@ def wake(engine: Engine, tx: Tx, task: Task) -> None:
 
 
 async def execute(engine: Engine, task: Task) -> None:
-    tool = engine.config.tools.get(task.tool or "")
+    tool = engine.setup(task.turn_id).tools.get(task.tool or "")
     progress = Progress(engine, output_stream(task), output=True)
     if task.status == "pending":
         lost = await _left_behind(engine, task, tool)
@@ -199,10 +199,11 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
     if tool is None:
         return failed(f"The tool {task.tool!r} is not available any more.")
     output = _Output(engine, task, progress)
+    setup = engine.setup(task.turn_id)
     context = ToolContext(
         tool_call_id=tool_call_id(engine.session_id, task),
-        workdir=engine.config.workdir,
-        roots=engine.config.roots,
+        workdir=setup.workdir,
+        roots=setup.roots,
         signal=engine.projection.signal(task.turn_id or 0),
         update=output.update,
         environment={MARKER: marker(engine, task)},

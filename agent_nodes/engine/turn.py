@@ -8,10 +8,11 @@ from agent_nodes.engine.continuation import Budgets, ContinuationKind, continuat
 from agent_nodes.engine.core import Engine
 from agent_nodes.engine.projection import ContextMeter, Show
 from agent_nodes.events import AgentStreamEvent, RetryEvent, TextDelta, ThinkingDelta
-from agent_nodes.messages import AssistantMessage, JsonObject, TextBlock, ThinkingBlock
+from agent_nodes.messages import AssistantMessage, JsonObject, TextBlock, ThinkingBlock, Usage
+from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store.line import Tx
 from agent_nodes.store.records import Task, Turn
-from agent_nodes.store.writes import add_activity, add_task, append_entry, end_task, end_turn, step_task
+from agent_nodes.store.writes import add_activity, add_task, add_usage, append_entry, end_task, end_turn, step_task
 
 NAME = "generation"
 
@@ -41,10 +42,11 @@ class Ending:
     detail: str
 
 
-def begin(tx: Tx, turn: Turn, task_id: int) -> Task:
-    """A turn's generation task, its first request intended in the same commit."""
+def begin(tx: Tx, turn: Turn, task_id: int, overrides: JsonObject) -> Task:
+    """A turn's generation task, its first request intended in the same commit. ``overrides`` are its input: what the
+    turn asked for in place of the session's own options, for whoever has to go on with it."""
     checkpoint = Checkpoint(1, str(tx.new_id()), Budgets())
-    task = Task(task_id, turn.target_id, None, turn.id, NAME, "running", "request", checkpoint.to_json(), {})
+    task = Task(task_id, turn.target_id, None, turn.id, NAME, "running", "request", checkpoint.to_json(), overrides)
     return add_task(tx, task)
 
 
@@ -64,6 +66,24 @@ def note_retry(tx: Tx, turn: Turn, kind: ContinuationKind, budgets: Budgets, rea
     data = {"attempt": event.attempt, "max_attempts": event.max_attempts, "reason": reason, "kind": kind}
     add_activity(tx, turn, "retry", data)
     tx.changes.append(Show(turn.id, [event]))
+
+
+def bill(
+    tx: Tx, turn: Turn, task_id: int, record_id: str, model: ModelEntry, usage: Usage, *, ends: bool = False
+) -> Turn:
+    """Usage of one returned response, with what it costs where that is known."""
+    cost = None if model.cost is None else model.cost.of(usage)
+    return add_usage(
+        tx,
+        turn,
+        task_id,
+        record_id=record_id,
+        provider=model.provider,
+        model=model.model,
+        usage=usage,
+        cost=cost,
+        ends=ends,
+    )
 
 
 def close_turn(engine: Engine, tx: Tx, turn: Turn, ending: Ending | None, *, tip: int | None) -> None:

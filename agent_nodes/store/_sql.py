@@ -17,7 +17,7 @@ CREATE INDEX task_wait_on ON task_wait (on_id);
 CREATE TABLE memo ( task_id INTEGER NOT NULL, name VARCHAR NOT NULL, value TEXT, PRIMARY KEY (task_id, name) ) WITHOUT ROWID;
 CREATE TABLE progress ( stream VARCHAR NOT NULL, n INTEGER NOT NULL, block INTEGER NOT NULL, kind VARCHAR NOT NULL, delta VARCHAR NOT NULL, PRIMARY KEY (stream, n) ) WITHOUT ROWID;
 CREATE TABLE decision ( sid INTEGER NOT NULL, id INTEGER NOT NULL, request_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, kind VARCHAR NOT NULL, prompt TEXT NOT NULL, state VARCHAR NOT NULL, answer TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
-CREATE TABLE usage_record ( sid INTEGER NOT NULL, turn_id INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, PRIMARY KEY (sid, turn_id, record_id) ) WITHOUT ROWID;
+CREATE TABLE usage_record ( sid INTEGER NOT NULL, turn_id INTEGER NOT NULL, record_id VARCHAR NOT NULL, target_id INTEGER NOT NULL, task_id INTEGER, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, seq INTEGER NOT NULL, provider VARCHAR DEFAULT '' NOT NULL, PRIMARY KEY (sid, turn_id, record_id) ) WITHOUT ROWID;
 CREATE TABLE usage_total ( target_id INTEGER NOT NULL, model VARCHAR NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_input_tokens INTEGER NOT NULL, cache_creation_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, calls INTEGER NOT NULL, cost FLOAT, PRIMARY KEY (target_id, model) ) WITHOUT ROWID;
 CREATE TABLE document ( id INTEGER NOT NULL, scope VARCHAR NOT NULL, owner_id INTEGER NOT NULL, kind VARCHAR NOT NULL, "key" VARCHAR NOT NULL, version INTEGER NOT NULL, value TEXT, seq INTEGER NOT NULL, PRIMARY KEY (id) );
 CREATE TABLE document_past ( document_id INTEGER NOT NULL, seq INTEGER NOT NULL, value TEXT, PRIMARY KEY (document_id, seq) ) WITHOUT ROWID;
@@ -25,7 +25,7 @@ CREATE TABLE record ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, kind VARC
 CREATE TABLE catalog ( sid INTEGER NOT NULL, catalog_id VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL, tools TEXT NOT NULL, PRIMARY KEY (sid, catalog_id) ) WITHOUT ROWID;
 CREATE TABLE activity ( id INTEGER NOT NULL, target_id INTEGER NOT NULL, turn_id INTEGER, task_id INTEGER, seq INTEGER NOT NULL, type VARCHAR NOT NULL, data TEXT, PRIMARY KEY (id) );
 CREATE INDEX activity_turn ON activity (turn_id);
-INSERT INTO meta (sid, schema_version, next_id, seq, owner_id, session_id, project, conversation_id, session_key, main_target, environment_id, created_at) VALUES (1, 1, 2, 0, '', '', '', '', '', 1, '', 0.0);
+INSERT INTO meta (sid, schema_version, next_id, seq, owner_id, session_id, project, conversation_id, session_key, main_target, environment_id, created_at) VALUES (1, 2, 2, 0, '', '', '', '', '', 1, '', 0.0);
 INSERT INTO target (id, kind, parent_id, fork_entry, owner_task, ancestry, head_entry, tip_entry, model, effort, config_version, provider_session, context_used, context_total, deleted) VALUES (1, 'main', NULL, NULL, NULL, '[]', NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0);
 """
 
@@ -92,10 +92,10 @@ INSERT_DECISION = Statement(
     {'sid': 1, 'turn_id': None, 'task_id': None, 'answer': None},
 )
 INSERT_USAGE_RECORD = Statement(
-    'INSERT INTO usage_record (sid, turn_id, record_id, target_id, task_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-    ('sid', 'turn_id', 'record_id', 'target_id', 'task_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost', 'seq'),
+    'INSERT INTO usage_record (sid, turn_id, record_id, target_id, task_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost, seq, provider) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    ('sid', 'turn_id', 'record_id', 'target_id', 'task_id', 'model', 'input_tokens', 'output_tokens', 'cached_input_tokens', 'cache_creation_tokens', 'reasoning_tokens', 'calls', 'cost', 'seq', 'provider'),
     (),
-    {'sid': 1, 'task_id': None, 'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None},
+    {'sid': 1, 'task_id': None, 'input_tokens': 0, 'output_tokens': 0, 'cached_input_tokens': 0, 'cache_creation_tokens': 0, 'reasoning_tokens': 0, 'calls': 0, 'cost': None, 'provider': ''},
 )
 INSERT_USAGE_TOTAL = Statement(
     'INSERT INTO usage_total (target_id, model, input_tokens, output_tokens, cached_input_tokens, cache_creation_tokens, reasoning_tokens, calls, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
@@ -209,6 +209,10 @@ TARGET_TIP = Statement(
     'UPDATE target SET tip_entry=? WHERE target.id = ?',
     ('tip_entry', 'id'),
 )
+TARGET_HEAD = Statement(
+    'UPDATE target SET head_entry=?, tip_entry=?, context_used=? WHERE target.id = ?',
+    ('head_entry', 'tip_entry', 'context_used', 'id'),
+)
 TARGET_CONTEXT = Statement(
     'UPDATE target SET tip_entry=?, context_used=?, context_total=? WHERE target.id = ?',
     ('tip_entry', 'context_used', 'context_total', 'id'),
@@ -267,7 +271,7 @@ TURN_ACTIVITY = Statement(
     ('turn_id',),
 )
 TURN_RECORDS = Statement(
-    'SELECT usage_record.sid, usage_record.turn_id, usage_record.record_id, usage_record.target_id, usage_record.task_id, usage_record.model, usage_record.input_tokens, usage_record.output_tokens, usage_record.cached_input_tokens, usage_record.cache_creation_tokens, usage_record.reasoning_tokens, usage_record.calls, usage_record.cost, usage_record.seq FROM usage_record WHERE usage_record.sid = ? AND usage_record.turn_id = ? ORDER BY usage_record.seq',
+    'SELECT usage_record.sid, usage_record.turn_id, usage_record.record_id, usage_record.target_id, usage_record.task_id, usage_record.model, usage_record.input_tokens, usage_record.output_tokens, usage_record.cached_input_tokens, usage_record.cache_creation_tokens, usage_record.reasoning_tokens, usage_record.calls, usage_record.cost, usage_record.seq, usage_record.provider FROM usage_record WHERE usage_record.sid = ? AND usage_record.turn_id = ? ORDER BY usage_record.seq',
     ('sid', 'turn_id'),
     (),
     {'sid': 1},

@@ -97,5 +97,5 @@ def turn_usage(tx: Tx, turn_id: int) -> list[UsageRow]:
             found["reasoning_tokens"],
             found["calls"],
         )
-        out.append(UsageRow(found["record_id"], turn_id, found["model"], usage, found["cost"]))
+        out.append(UsageRow(found["record_id"], turn_id, found["provider"], found["model"], usage, found["cost"]))
     return out

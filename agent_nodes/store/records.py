@@ -58,6 +58,7 @@ class UsageRow:
 
     record_id: str
     turn_id: int | None
+    provider: str
     model: str
     usage: Usage
     cost: float | None
@@ -65,11 +66,12 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class EntryAdded:
-    """A commit appended ``message`` to the context of ``target_id``."""
+    """A commit appended ``message`` to the context of ``target_id``, as all that is left of it where it ``clears``."""
 
     target_id: int
     entry_id: int
     message: Message
+    clears: bool = False
 
 
 def task_of(row: tuple[Any, ...]) -> Task:

@@ -10,7 +10,7 @@ from agent_nodes.errors import SessionFileError
 
 # In the header of every session file (bytes 68-71), so that a file of another program is told at once.
 APPLICATION_ID = 0x41474E53
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PAGE_SIZE = 2048
 
 _PRAGMAS = (
@@ -78,6 +78,12 @@ class Migrations:
 
 
 MIGRATIONS = Migrations(SCHEMA_VERSION)
+
+
+@MIGRATIONS.step(2)
+def _name_the_provider(connection: sqlite3.Connection) -> None:
+    """A turn may go to another provider than the session's: its bill says which. Older records do not know."""
+    connection.execute("ALTER TABLE usage_record ADD COLUMN provider VARCHAR DEFAULT '' NOT NULL")
 
 
 def check_marks(label: str, application_id: int, version: int, current: int = SCHEMA_VERSION) -> None:

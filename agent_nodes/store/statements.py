@@ -163,6 +163,7 @@ USAGE_TOTAL = _total.on_conflict_do_update(
     set_={name: usage_total.c[name] + _total.excluded[name] for name in [*COUNTER_NAMES, "cost"]},
 )
 TARGET_TIP = update_by(target, "id", "tip_entry")
+TARGET_HEAD = update_by(target, "id", "head_entry", "tip_entry", "context_used")
 TARGET_CONTEXT = update_by(target, "id", "tip_entry", "context_used", "context_total")
 
 # -- tasks -------------------------------------------------------------------------------------------------------------

@@ -247,6 +247,7 @@ class UsageRecordRow(Row, table=True):
     calls: int = _int(default=0)
     cost: float | None = None
     seq: int = _int()
+    provider: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class UsageTotalRow(Row, table=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent_nodes.messages import JsonObject, Message, Usage, message_to_json
+from agent_nodes.messages import JsonObject, Message, Usage, UserMessage, message_to_json
 from agent_nodes.store import _sql
 from agent_nodes.store.kinds import EntryKind, TaskStatus
 from agent_nodes.store.line import Tx
@@ -60,6 +60,23 @@ def set_tip(tx: Tx, target_id: int, tip: int) -> None:
 
 def set_context(tx: Tx, target_id: int, tip: int, used: int, total: int | None) -> None:
     tx.run(_sql.TARGET_CONTEXT, id=target_id, tip_entry=tip, context_used=used, context_total=total)
+
+
+def reset_context(tx: Tx, target_id: int) -> None:
+    """A marker from which on the target's context begins anew; nothing before it is sent any more, all stays stored."""
+    entry_id = tx.new_id()
+    marker = UserMessage((), "reset")
+    tx.insert(
+        _sql.INSERT_ENTRY,
+        id=entry_id,
+        target_id=target_id,
+        kind="reset",
+        head=entry_id,
+        message=message_to_json(marker),
+        seq=tx.seq,
+    )
+    tx.run(_sql.TARGET_HEAD, id=target_id, head_entry=entry_id, tip_entry=entry_id, context_used=None)
+    tx.changes.append(EntryAdded(target_id, entry_id, marker, clears=True))
 
 
 def add_turn(tx: Tx, turn_id: int, target_id: int, request_id: str, task_id: int) -> Turn:
@@ -114,9 +131,19 @@ def _counters(usage: Usage) -> dict[str, int]:
 
 
 def add_usage(
-    tx: Tx, turn: Turn, task_id: int, *, record_id: str, model: str, usage: Usage, ends: bool = False
+    tx: Tx,
+    turn: Turn,
+    task_id: int,
+    *,
+    record_id: str,
+    provider: str,
+    model: str,
+    usage: Usage,
+    cost: float | None = None,
+    ends: bool = False,
 ) -> Turn:
     """Bills one returned response: its record, the turn's sums and the target's totals, once per ``record_id``.
+    ``cost`` is in US dollars, None where no prices are known.
 
     ``ends``: the turn ends in this very commit, which writes its sums anyway.
     """
@@ -127,13 +154,15 @@ def add_usage(
         target_id=turn.target_id,
         turn_id=turn.id,
         task_id=task_id,
+        provider=provider,
         model=model,
+        cost=cost,
         seq=tx.seq,
         **counters,
     )
-    tx.run(_sql.USAGE_TOTAL, target_id=turn.target_id, model=model, cost=None, **counters)
+    tx.run(_sql.USAGE_TOTAL, target_id=turn.target_id, model=model, cost=cost, **counters)
     turn = replace(turn, usage=turn.usage + usage)
-    tx.changes.append(UsageRow(record_id, turn.id, model, usage, None))
+    tx.changes.append(UsageRow(record_id, turn.id, provider, model, usage, cost))
     if not ends:
         tx.run(_sql.TURN_USAGE, id=turn.id, total_tokens=usage.total_tokens, **counters)
         tx.changes.append(turn)

@@ -142,7 +142,7 @@ async def test_a_tool_starts_only_after_its_intent_is_on_disk():
             seen.append([task.phase for task in engine.projection.tasks.values() if task.tool == "probe"])
             return "x"
 
-        engine.config.tools["probe"] = tool("probe", probe)  # type: ignore[index]
+        engine.config.base.tools["probe"] = tool("probe", probe)  # type: ignore[index]
         await take(agent.run("go"))
     assert seen == [["execute"]]
 

@@ -81,8 +81,7 @@ def test_stored_pieces_make_the_same_partial_answer_however_they_were_batched(de
         await progress.finish()
 
     asyncio.run(stream())
-    engine: Any = SimpleNamespace(config=SimpleNamespace(model=ENTRY))
-    assert kept_of(engine, rows.rows) == whole.partial(ENTRY)
+    assert kept_of(ENTRY, rows.rows) == whole.partial(ENTRY)
     assert rows.numbers == list(range(1, len(rows.numbers) + 1))
 
 

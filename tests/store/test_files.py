@@ -97,16 +97,16 @@ async def test_du_07_d_a_newer_schema_is_refused_naming_both_versions(open_line,
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION + 1}")
         newer.commit()
-    await refused(open_line, path, "newer", "schema version 2, this program knows versions up to 1")
+    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}, this program knows versions up to {schema.SCHEMA_VERSION}")
 
 
 async def test_du_07_d_a_newer_schema_that_only_the_log_holds_is_refused(open_line, path):
     await fill(open_line, path)
     kill_after_commit(path, f"PRAGMA user_version={schema.SCHEMA_VERSION + 1};")
     log = Path(f"{path}-wal").read_bytes()
-    await refused(open_line, path, "newer", "schema version 2")
+    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}")
     Path(f"{path}-shm").unlink()
-    await refused(open_line, path, "newer", "schema version 2")
+    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}")
     assert Path(f"{path}-wal").read_bytes() == log
 
 

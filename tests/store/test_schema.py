@@ -10,6 +10,8 @@ from agent_nodes.errors import SessionFileError
 from agent_nodes.store import schema
 from agent_nodes.store.storage import connect, sqlite_storage
 
+NOW = schema.SCHEMA_VERSION
+
 
 @pytest.fixture
 def connection(path) -> Iterator[sqlite3.Connection]:
@@ -40,30 +42,30 @@ def test_the_settings_are_those_of_the_design(connection):
 
 
 def test_steps_run_in_order_once_and_both_version_numbers_follow(connection):
-    migrations = schema.Migrations(3)
+    migrations = schema.Migrations(NOW + 2)
 
-    @migrations.step(3)
+    @migrations.step(NOW + 2)
     def add_column(connection):
         connection.execute("ALTER TABLE extra ADD COLUMN b")
 
-    @migrations.step(2)
+    @migrations.step(NOW + 1)
     def add_table(connection):
         connection.execute("CREATE TABLE extra (a)")
 
     for _ in range(2):
         schema.prepare(connection, "s", migrations)
-        assert version_of(connection) == (3, 3)
+        assert version_of(connection) == (NOW + 2, NOW + 2)
     assert [row[1] for row in connection.execute("PRAGMA table_info(extra)")] == ["a", "b"]
 
 
 def test_a_step_that_fails_leaves_what_the_one_before_it_made(connection):
-    migrations = schema.Migrations(3)
+    migrations = schema.Migrations(NOW + 2)
 
-    @migrations.step(2)
+    @migrations.step(NOW + 1)
     def good(connection):
         connection.execute("CREATE TABLE extra (a)")
 
-    @migrations.step(3)
+    @migrations.step(NOW + 2)
     def bad(connection):
         connection.execute("DROP TABLE extra")
         raise LookupError("half way")
@@ -71,7 +73,7 @@ def test_a_step_that_fails_leaves_what_the_one_before_it_made(connection):
     with pytest.raises(LookupError):
         schema.prepare(connection, "s", migrations)
     assert not connection.in_transaction
-    assert version_of(connection) == (2, 2)
+    assert version_of(connection) == (NOW + 1, NOW + 1)
     assert connection.execute("SELECT count(*) FROM extra").fetchone() == (0,)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_nodes.errors import InputValidationError
@@ -17,19 +18,27 @@ async def with_pictures(given: Submission, store: FileStore | None) -> Submissio
 
     Raises :class:`InputValidationError` naming the picture that cannot be had or is none.
     """
-    files = [await _fetched(reference, n, store) for n, reference in enumerate(given.image_files)]
-    names = [f"images.{n}" for n in range(len(given.images))] + [
-        f"image_files.{n} ({reference.shown})" for n, reference in enumerate(given.image_files)
-    ]
+    files = await fetched(given.image_files, store)
+    names = [f"images.{n}" for n in range(len(given.images))]
+    names += [_named(n, reference) for n, reference in enumerate(given.image_files)]
     images = (*given.images, *files)
     pictures = await asyncio.to_thread(lambda: tuple(map(_picture, images, names)))
     return replace(given, images=images, image_files=(), pictures=pictures)
 
 
-async def _fetched(reference: FileReference, n: int, store: FileStore | None) -> AgentImageInput:
-    where = f"input.image_files.{n} ({reference.shown})"
+async def fetched(references: Sequence[FileReference], store: FileStore | None) -> tuple[AgentImageInput, ...]:
+    """The files as pictures, not looked at yet. Raises :class:`InputValidationError` naming one that cannot be read."""
+    return tuple([await _fetched(reference, _named(n, reference), store) for n, reference in enumerate(references)])
+
+
+def _named(n: int, reference: FileReference) -> str:
+    return f"image_files.{n} ({reference.shown})"
+
+
+async def _fetched(reference: FileReference, name: str, store: FileStore | None) -> AgentImageInput:
+    where = f"input.{name}"
     if store is None:
-        raise InputValidationError(f"{where}: this agent has no file_store to read it from", field="image_files")
+        raise InputValidationError(f"{where}: there is no file_store to read it from", field="image_files")
     try:
         data = await store.read(reference)
     except Exception as error:
@@ -41,9 +50,10 @@ async def _fetched(reference: FileReference, n: int, store: FileStore | None) ->
 
 
 def _picture(image: AgentImageInput, name: str) -> ImageBlock:
+    from agent_nodes.tools.environment import ToolError
     from agent_nodes.tools.pictures import picture
 
     try:
         return picture(b64decode(image.data), name)
-    except ValueError as error:
+    except ToolError as error:
         raise InputValidationError(f"input.{error}", field=name.partition(".")[0]) from error

@@ -360,7 +360,7 @@ class AgentRuntime:
 
         Raises ``AgentBusy`` while a turn runs or is unfinished, and ``AgentClosed``.
         """
-        self._check_idle("reset")
+        await self._wait_idle("reset")
         await self.harness.reset()
 
     async def restore_transcript(self, messages: Sequence[Mapping[str, Any]]) -> None:
@@ -370,7 +370,7 @@ class AgentRuntime:
         Raises :class:`~agent_nodes.errors.InputValidationError` for a message that is wrong, and for a session in which
         something was said already; ``AgentBusy`` during a run; ``AgentClosed``.
         """
-        self._check_idle("restore_transcript")
+        await self._wait_idle("restore_transcript")
         await self.harness.seed(messages_of(messages, where="messages"))
 
     def read_transcript(self) -> list[JsonObject]:
@@ -406,19 +406,17 @@ class AgentRuntime:
     # -- for runs ------------------------------------------------------------------------------------------------------
 
     async def enter(self, iteration: Iteration) -> None:
-        while self._active is not None and self._active.left:
-            await self._active.ended.wait()
-        if self._closing is not None:
-            raise AgentClosed("The agent is closed. Create it again to go on.")
-        if self._active is not None:
-            raise AgentBusy("This agent is running already. Wait for that run to end, or create another agent.")
+        await self._wait_idle("This agent is running already: a second run")
         self._active = iteration
 
     def leave(self, iteration: Iteration) -> None:
         self._active = None
         iteration.ended.set()
 
-    def _check_idle(self, what: str) -> None:
+    async def _wait_idle(self, what: str) -> None:
+        """A run that was left is waited for, any other refused."""
+        while self._active is not None and self._active.left:
+            await self._active.ended.wait()
         if self._closing is not None:
             raise AgentClosed("The agent is closed. Create it again to go on.")
         if self._active is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent_nodes.engine.tokens import message_tokens
-from agent_nodes.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage
+from agent_nodes.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage, UserMessage
 from agent_nodes.providers.base import EncodedPrefix
 
 
@@ -21,6 +21,8 @@ class Context:
     prefix: EncodedPrefix = field(default_factory=EncodedPrefix)
 
     def add(self, message: Message) -> None:
+        if isinstance(message, UserMessage) and not message.content:
+            return  # the marker of a reset: it says nothing itself
         if isinstance(message, SystemMessage):
             self.system, self.reasoning_from = message, len(self.messages)
         self.messages.append(message)

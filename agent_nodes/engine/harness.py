@@ -20,7 +20,15 @@ from agent_nodes.engine.projection import ContextMeter, Projection, TurnSink
 from agent_nodes.engine.replay import StoredTurn, stored_turn
 from agent_nodes.engine.scheduler import Scheduler
 from agent_nodes.engine.turn import NAME, Checkpoint, Ending, close_turn
-from agent_nodes.errors import AgentBusy, AgentClosed, AgentError, InputValidationError, SessionFileError, SessionLost, StorageError
+from agent_nodes.errors import (
+    AgentBusy,
+    AgentClosed,
+    AgentError,
+    InputValidationError,
+    SessionFileError,
+    SessionLost,
+    StorageError,
+)
 from agent_nodes.messages import Message, repair_text
 from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store import _sql, reads

@@ -30,8 +30,6 @@ def message_tokens(message: Message) -> int:
     """Estimated tokens of one message in a request."""
     if isinstance(message, SystemMessage):
         return sum(text_tokens(section) for section in message.sections) + sum(map(_tool_tokens, message.tools))
-    if not message.content:
-        return 0
     total = MESSAGE_TOKENS
     for block in message.content:
         match block:

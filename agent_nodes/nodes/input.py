@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from agent_nodes.attachments import fetched
 from agent_nodes.nodes.dispatch import AgentNode, Surroundings
 from agent_nodes.options import AgentInput, agent_input
-from agent_nodes.submission import AgentOutputPayload
+from agent_nodes.submission import AgentOutputPayload, FileStore
 
 RawInput: TypeAlias = AgentInput | AgentOutputPayload | Mapping[str, Any] | str
 
@@ -33,10 +34,17 @@ def parse_input(raw: RawInput | None = None, *, prompt: str | None = None) -> Ag
     return agent_input(given)
 
 
-def create_input_node(name: str = "input", *, prompt: str | None = None) -> AgentNode[RawInput, AgentInput]:
-    """A node around :func:`parse_input`; ``prompt`` is asked where the input has none, as in a scheduled flow."""
+def create_input_node(
+    name: str = "input", *, prompt: str | None = None, file_store: FileStore | None = None
+) -> AgentNode[RawInput, AgentInput]:
+    """A node around :func:`parse_input`; ``prompt`` is asked where the input has none, as in a scheduled flow. The files
+    of ``image_files`` are read from ``file_store`` here and are images from then on."""
 
     async def body(raw: RawInput, _: Surroundings) -> AgentInput:
-        return parse_input(raw, prompt=prompt)
+        given = parse_input(raw, prompt=prompt)
+        if not given.image_files or given.err_code:
+            return given
+        files = await fetched(given.image_files, file_store)
+        return given.model_copy(update={"images": (*given.images, *files), "image_files": ()})
 
     return AgentNode(name, body)

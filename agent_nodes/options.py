@@ -162,7 +162,7 @@ def checked_submission(value: Any) -> Submission:
     if model.model_attributes is not None:
         from agent_nodes.model_attributes import model_attributes_of
 
-        attributes = model_attributes_of(model.model_attributes, where="input")
+        attributes = model_attributes_of(model.model_attributes)
         given["model_attributes"] = None if attributes is None else attributes.to_json()
     return submission(given)
 

@@ -158,11 +158,7 @@ class AgentRun:
         forget: Callable[[], None] | None = None
         submitted: Submitted | None = None
         try:
-            self._check_start()
-            given = await runtime.prepared(self._input)
-            if given.host_input is not None:
-                self._harness = await runtime.open_guest(given)
-            submitted = await self._submit(given)
+            submitted = await self._submit(await self._begin())
             self._harness.start(submitted)
             self.finished_before = tuple(submitted.finished)
             turn = submitted.turn
@@ -192,9 +188,20 @@ class AgentRun:
             if submitted is not None:
                 self._conclude(submitted)
                 self._harness.engine.projection.unfollow(submitted.turn.id)
-            self._harness = runtime.harness
-            await finish(runtime.close_guest())
-            runtime.leave(iteration)
+            try:
+                if self._harness is not runtime.harness:
+                    self._harness = runtime.harness
+                    await finish(runtime.close_guest())
+            finally:
+                runtime.leave(iteration)
+
+    async def _begin(self) -> Submission:
+        """The input, ready to be submitted to ``_harness``."""
+        self._check_start()
+        given = await self._runtime.prepared(self._input)
+        if given.host_input is not None:
+            self._harness = await self._runtime.open_guest(given)
+        return given
 
     def _check_start(self) -> None:
         given = self._input

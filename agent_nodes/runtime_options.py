@@ -18,7 +18,6 @@ from agent_nodes.tools.base import AgentTool
 if TYPE_CHECKING:
     from agent_nodes.model_attributes import AgentModelAttributes
     from agent_nodes.providers.registry import ModelRegistry
-    from agent_nodes.tools.policy import ToolPermissionDefinition
 
 
 class AgentOptionsDict(TypedDict, total=False):
@@ -46,7 +45,7 @@ class AgentOptionsDict(TypedDict, total=False):
     permission_policy: AgentPermissionPolicy
     tools: Sequence[str] | None
     extra_tools: Sequence[AgentTool]
-    tool_definitions: Sequence[ToolPermissionDefinition | Mapping[str, Any]] | None
+    tool_definitions: Sequence[Any] | None
     file_store: FileStore | None
 
 
@@ -138,13 +137,33 @@ def agent_options(given: Mapping[str, Any]) -> Options:
     if values.get("model_attributes") is not None:
         from agent_nodes.model_attributes import model_attributes_of
 
-        values["model_attributes"] = model_attributes_of(values["model_attributes"], where="create_agent")
+        values["model_attributes"] = model_attributes_of(values["model_attributes"])
     options = Options(**values)
     _check(options)
     return options
 
 
 def _check(options: Options) -> None:
+    _check_storage(options)
+    for name, needed, what in (
+        ("file_store", "read", "must have a method read(reference)"),
+        ("models", "register", "must be a ModelRegistry"),
+    ):
+        value = getattr(options, name)
+        if value is not None and not callable(getattr(value, needed, None)):
+            raise _wrong(name, what)
+    if options.resolved_model is not None:
+        if not isinstance(options.resolved_model, ModelEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _wrong("resolved_model", "must be a ModelEntry")
+        for name in ("provider", "model", "base_url", "api_kind", "model_attributes"):
+            if getattr(options, name):
+                raise _wrong(name, "resolved_model says this already; give one of the two")
+    for tool in options.extra_tools:
+        if not isinstance(tool, AgentTool):
+            raise _wrong("extra_tools", "every item must be an AgentTool")
+
+
+def _check_storage(options: Options) -> None:
     if options.database_path is not None and not str(options.database_path).strip():
         raise _wrong("database_path", "empty; give the path of a file")
     if options.storage is not None and options.database_path is not None:
@@ -153,19 +172,6 @@ def _check(options: Options) -> None:
         raise _wrong("storage", "must be a storage factory with open()")
     if options.session_id is not None and not options.session_id.strip():
         raise _wrong("session_id", "empty; give an id, or leave it out for a new one")
-    if options.file_store is not None and not callable(getattr(options.file_store, "read", None)):
-        raise _wrong("file_store", "must have a method read(reference)")
-    if options.models is not None and not callable(getattr(options.models, "register", None)):
-        raise _wrong("models", "must be a ModelRegistry")
-    if options.resolved_model is not None and not isinstance(options.resolved_model, ModelEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _wrong("resolved_model", "must be a ModelEntry")
-    if options.resolved_model is not None:
-        for name in ("provider", "model", "base_url", "api_kind", "model_attributes"):
-            if getattr(options, name):
-                raise _wrong(name, "resolved_model says this already; give one of the two")
-    for tool in options.extra_tools:
-        if not isinstance(tool, AgentTool):
-            raise _wrong("extra_tools", "every item must be an AgentTool")
 
 
 def _wrong(name: str, what: str) -> InputValidationError:

@@ -57,8 +57,8 @@ class FileStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The fields of :class:`~agent_nodes.AgentInput`, checked. ``overrides`` are those that stand in place of options of
-    the agent, as JSON; ``pictures`` what has become of ``images`` and ``image_files``, ready for a model."""
+    """The fields of :class:`~agent_nodes.AgentInput`, checked. ``overrides`` are those that stand in place of options
+    of the agent, as JSON; ``pictures`` what has become of ``images`` and ``image_files``, ready for a model."""
 
     prompt: str | None = None
     request_id: str | None = None

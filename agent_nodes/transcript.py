@@ -46,9 +46,7 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
 def transcript_of(messages: Sequence[Message]) -> list[JsonObject]:
     """The model-visible messages of a context as JSON."""
     return [
-        message_to_json(message)
-        for message in messages
-        if not isinstance(message, SystemMessage) and message.content
+        message_to_json(message) for message in messages if not isinstance(message, SystemMessage) and message.content
     ]
 
 
@@ -119,9 +117,7 @@ def _blocks(data: JsonObject, known: Sequence[str], where: str) -> tuple[Assista
         return (TextBlock(content),) if content else ()
     if not isinstance(content, list | tuple):
         raise _wrong(f"{where}.content", "must be a text or a list of blocks")
-    made = [
-        _block(item, known, f"{where}.content.{n}") for n, item in enumerate(cast("Sequence[Any]", content))
-    ]
+    made = [_block(item, known, f"{where}.content.{n}") for n, item in enumerate(cast("Sequence[Any]", content))]
     return tuple(block for block in made if not isinstance(block, NativeBlock))
 
 
@@ -131,16 +127,16 @@ def _block(value: Any, known: Sequence[str], where: str) -> AssistantBlock | Con
     texts = [_text(data.get(name), f"{where}.{name}") for name in _TEXTS[kind]]
     match kind:
         case "text":
-            return TextBlock(*texts)
+            return TextBlock(texts[0])
         case "image":
-            return ImageBlock(*texts)
+            return ImageBlock(texts[0], texts[1])
         case "thinking":
-            return ThinkingBlock(*texts)
+            return ThinkingBlock(texts[0])
         case "tool_call":
             arguments: Any = data.get("arguments")
             if not isinstance(arguments, dict):
                 raise _wrong(f"{where}.arguments", "must be an object")
-            return ToolCall(*texts, arguments=cast("JsonObject", arguments), invalid=data.get("invalid"))
+            return ToolCall(texts[0], texts[1], cast("JsonObject", arguments), data.get("invalid"))
         case _:
             return NativeBlock({})
 

@@ -92,9 +92,9 @@ class TurnConfigs:
         elif "workdir" in changes:
             changes["allowed_directories"] = ()  # those of the options belong to their own folder
         if "model_attributes" in changes:
-            from agent_nodes.model_attributes import model_attributes_of
+            from agent_nodes.model_attributes import AgentModelAttributes
 
-            changes["model_attributes"] = model_attributes_of(changes["model_attributes"], where="input")
+            changes["model_attributes"] = AgentModelAttributes.from_json(changes["model_attributes"])
         # What describes one model, or one address, says nothing of another.
         if changes.get("provider", self._provider_name()) != self._provider_name():
             options = replace(options, model=None, base_url=None, api_kind=None, client=None, model_attributes=None)
@@ -121,6 +121,8 @@ class TurnConfigs:
                 context_window=options.context_window,
                 max_tokens=options.max_tokens,
                 environ=self._environ,
+                attributes=options.model_attributes,
+                registry=options.models,
             )
         return entry, self._provider(entry, options, overrides)
 

@@ -122,8 +122,9 @@ async def _cut(engine: Engine, task: Task, attempt: Attempt) -> None:
     await attempt.progress.finish()
     usage = attempt.fold.usage
     if usage is not None:
-        turn, model, stream = engine.turn(task), engine.setup(task.turn_id).model, Checkpoint.of(task).stream
-        await engine.commit("request.cut", lambda tx: bill(tx, turn, task.id, stream, model, replace(usage, calls=1)))
+        turn, model = engine.turn(task), engine.setup(task.turn_id).model
+        billed = replace(usage, calls=1)
+        await engine.commit("request.cut", lambda tx: bill(tx, turn, task, model=model, usage=billed))
 
 
 def _message(model: ModelEntry, attempt: Attempt, end: Finished | Failed) -> AssistantMessage:
@@ -157,7 +158,7 @@ def _bill(engine: Engine, tx: Tx, task: Task, attempt: Attempt, *, whole: bool, 
     if usage is None and not whole:
         return turn
     usage = replace(usage or Usage(), calls=1)
-    return bill(tx, turn, task.id, Checkpoint.of(task).stream, engine.setup(turn.id).model, usage, ends=ends)
+    return bill(tx, turn, task, model=engine.setup(turn.id).model, usage=usage, ends=ends)
 
 
 def _keep(engine: Engine, tx: Tx, task: Task, attempt: Attempt, message: AssistantMessage) -> int:

@@ -46,7 +46,7 @@ DEFINITIONS = {NAME: generation.DEFINITION, tool_task.NAME: tool_task.DEFINITION
 
 @dataclass(frozen=True, slots=True)
 class SessionNames:
-    """What a session file says about itself when it is made. A ``session_id`` must also be that of one that is there."""
+    """What a session file says about itself when it is made. ``session_id`` must also be that of one that is there."""
 
     project: str = ""
     conversation_id: str = ""
@@ -228,7 +228,9 @@ class Harness:
         engine = self._engine
         if engine.projection.turns:
             named = ", ".join(repr(turn.request_id) for turn in engine.projection.turns.values())
-            raise AgentBusy(f"The context cannot be reset while a turn is unfinished ({named}); finish or stop it first.")
+            raise AgentBusy(
+                f"The context cannot be reset while a turn is unfinished ({named}); finish or stop it first."
+            )
         await engine.commit("reset", lambda tx: reset_context(tx, engine.main_target))
 
     async def seed(self, messages: Sequence[Message]) -> None:

@@ -101,8 +101,8 @@ def check_known(given: Submission, request_id: str, receipt: Receipt, turn: Turn
         )
     if (given.prompt is not None or given.images) and receipt.digest != content_digest(given):
         raise RequestConflict(
-            f"request_id {request_id!r} was used with another prompt or other images. Repeat it with the same (or none) "
-            "to get its result, or use a new request_id for new input."
+            f"request_id {request_id!r} was used with another prompt or other images. Repeat it with the same (or "
+            "none) to get its result, or use a new request_id for new input."
         )
     return turn
 

@@ -68,16 +68,14 @@ def note_retry(tx: Tx, turn: Turn, kind: ContinuationKind, budgets: Budgets, rea
     tx.changes.append(Show(turn.id, [event]))
 
 
-def bill(
-    tx: Tx, turn: Turn, task_id: int, record_id: str, model: ModelEntry, usage: Usage, *, ends: bool = False
-) -> Turn:
+def bill(tx: Tx, turn: Turn, task: Task, *, model: ModelEntry, usage: Usage, ends: bool = False) -> Turn:
     """Usage of one returned response, with what it costs where that is known."""
     cost = None if model.cost is None else model.cost.of(usage)
     return add_usage(
         tx,
         turn,
-        task_id,
-        record_id=record_id,
+        task.id,
+        record_id=Checkpoint.of(task).stream,
         provider=model.provider,
         model=model.model,
         usage=usage,

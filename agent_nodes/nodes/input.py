@@ -37,8 +37,8 @@ def parse_input(raw: RawInput | None = None, *, prompt: str | None = None) -> Ag
 def create_input_node(
     name: str = "input", *, prompt: str | None = None, file_store: FileStore | None = None
 ) -> AgentNode[RawInput, AgentInput]:
-    """A node around :func:`parse_input`; ``prompt`` is asked where the input has none, as in a scheduled flow. The files
-    of ``image_files`` are read from ``file_store`` here and are images from then on."""
+    """A node around :func:`parse_input`; ``prompt`` is asked where the input has none, as in a scheduled flow. The
+    files of ``image_files`` are read from ``file_store`` here and are images from then on."""
 
     async def body(raw: RawInput, _: Surroundings) -> AgentInput:
         given = parse_input(raw, prompt=prompt)

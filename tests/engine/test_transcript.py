@@ -92,7 +92,10 @@ WRONG_MESSAGES = [
     ([{"role": "user", "content": [{"type": "txt"}]}], "messages.0.content.0.type"),
     ([{"role": "user", "content": [{"type": "text"}]}], "messages.0.content.0.text"),
     ([{"role": "user", "content": [{"type": "image", "data": 5, "mime_type": "x"}]}], "messages.0.content.0.data"),
-    ([{"role": "assistant", "content": [{"type": "tool_call", "id": "c", "name": "x"}]}], "messages.0.content.0.arguments"),
+    (
+        [{"role": "assistant", "content": [{"type": "tool_call", "id": "c", "name": "x"}]}],
+        "messages.0.content.0.arguments",
+    ),
     ([{"role": "user", "content": "x"}, {"role": "tool_result", "content": "x"}], "messages.1.call_id"),
     ([{"role": "assistant", "content": "x", "api": "soap"}], "messages.0.api"),
 ]

@@ -17,6 +17,8 @@ from agent_nodes.errors import SessionFileError, StorageError
 from agent_nodes.store import _empty, _sql, files, schema
 from agent_nodes.store.storage import connect, sqlite_storage
 
+NEWER = schema.SCHEMA_VERSION + 1
+
 
 async def fill(open_line: Callable, path: Path, entries: int = 40) -> None:
     """A closed session with some history."""
@@ -95,18 +97,20 @@ async def test_du_07_c_a_database_of_another_program_is_refused(open_line, path)
 async def test_du_07_d_a_newer_schema_is_refused_naming_both_versions(open_line, path):
     await fill(open_line, path)
     with closing(sqlite3.connect(path)) as newer:
-        newer.execute(f"PRAGMA user_version={schema.SCHEMA_VERSION + 1}")
+        newer.execute(f"PRAGMA user_version={NEWER}")
         newer.commit()
-    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}, this program knows versions up to {schema.SCHEMA_VERSION}")
+    await refused(
+        open_line, path, "newer", f"version {NEWER}, this program knows versions up to {schema.SCHEMA_VERSION}"
+    )
 
 
 async def test_du_07_d_a_newer_schema_that_only_the_log_holds_is_refused(open_line, path):
     await fill(open_line, path)
-    kill_after_commit(path, f"PRAGMA user_version={schema.SCHEMA_VERSION + 1};")
+    kill_after_commit(path, f"PRAGMA user_version={NEWER};")
     log = Path(f"{path}-wal").read_bytes()
-    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}")
+    await refused(open_line, path, "newer", f"schema version {NEWER}")
     Path(f"{path}-shm").unlink()
-    await refused(open_line, path, "newer", f"schema version {schema.SCHEMA_VERSION + 1}")
+    await refused(open_line, path, "newer", f"schema version {NEWER}")
     assert Path(f"{path}-wal").read_bytes() == log
 
 

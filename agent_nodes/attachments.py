@@ -50,10 +50,9 @@ async def _fetched(reference: FileReference, name: str, store: FileStore | None)
 
 
 def _picture(image: AgentImageInput, name: str) -> ImageBlock:
-    from agent_nodes.tools.environment import ToolError
-    from agent_nodes.tools.pictures import picture
+    from agent_nodes.tools.pictures import PictureError, picture
 
     try:
         return picture(b64decode(image.data), name)
-    except ToolError as error:
+    except PictureError as error:
         raise InputValidationError(f"input.{error}", field=name.partition(".")[0]) from error

@@ -152,9 +152,7 @@ class AgentRun:
         except BaseException:
             iteration.ended.set()
             raise
-        self._consumer = asyncio.current_task()
-        self._cancels = 0 if self._consumer is None else self._consumer.cancelling()
-        self._text, self._gap, self.result = [], False, None
+        self._reset()
         forget: Callable[[], None] | None = None
         submitted: Submitted | None = None
         try:
@@ -188,12 +186,20 @@ class AgentRun:
             if submitted is not None:
                 self._conclude(submitted)
                 self._harness.engine.projection.unfollow(submitted.turn.id)
-            try:
-                if self._harness is not runtime.harness:
-                    self._harness = runtime.harness
-                    await finish(runtime.close_guest())
-            finally:
-                runtime.leave(iteration)
+            await self._end(iteration)
+
+    def _reset(self) -> None:
+        self._consumer = asyncio.current_task()
+        self._cancels = 0 if self._consumer is None else self._consumer.cancelling()
+        self._text, self._gap, self.result = [], False, None
+
+    async def _end(self, iteration: Iteration) -> None:
+        try:
+            if self._harness is not self._runtime.harness:
+                self._harness = self._runtime.harness
+                await finish(self._runtime.close_guest())
+        finally:
+            self._runtime.leave(iteration)
 
     async def _begin(self) -> Submission:
         """The input, ready to be submitted to ``_harness``."""

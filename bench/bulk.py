@@ -58,12 +58,13 @@ def admit(tx: Tx, prompt: str) -> tuple[Turn, Task]:
     turn = add_turn(tx, turn_id, MAIN, request_id, task_id)
     message = UserMessage((TextBlock(prompt),))
     set_tip(tx, MAIN, append_entry(tx, MAIN, "user", message, turn_id=turn_id, task_id=task_id))
-    return turn, begin(tx, turn, task_id)
+    return turn, begin(tx, turn, task_id, {})
 
 
 def settle(tx: Tx, turn: Turn, task: Task, text: str, usage: Usage) -> None:
     stream = Checkpoint.of(task).stream
-    turn = add_usage(tx, turn, task.id, record_id=stream, model=BY_PROMPT, usage=usage, ends=True)
+    bill = {"record_id": stream, "provider": PROVIDER, "model": BY_PROMPT, "usage": usage}
+    turn = add_usage(tx, turn, task.id, **bill, ends=True)
     message = AssistantMessage((TextBlock(text),), API, PROVIDER, BY_PROMPT)
     tip = append_entry(tx, MAIN, "assistant", message, turn_id=turn.id, task_id=task.id, stream=stream)
     set_context(tx, MAIN, tip, usage.total_tokens, None)

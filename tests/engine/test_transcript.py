@@ -162,7 +162,8 @@ async def test_a_session_has_the_id_it_was_given_and_no_other(tmp_path):
     path = tmp_path / "s.sqlite"
     async with scripted("stop: end", database_path=path, session_id="mine") as agent:
         assert agent.session_id == "mine"
-    for options in ({}, {"session_id": "mine"}):
+    known: list[dict[str, Any]] = [{}, {"session_id": "mine"}]
+    for options in known:
         async with scripted("stop: end", database_path=path, **options) as agent:
             assert agent.session_id == "mine"
     with pytest.raises(InputValidationError, match="mine") as caught:

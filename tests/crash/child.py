@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agent_nodes import AgentHost, AgentRun, AgentRunResult, UsageReport
+from agent_nodes import AgentHost, AgentRun, AgentRunResult, AgentRuntime, UsageReport
 from agent_nodes.errors import AgentError
 from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
 from agent_nodes.providers.base import ModelEntry, Provider
@@ -18,7 +18,7 @@ from agent_nodes.runtime_options import agent_options
 from agent_nodes.store.storage import sqlite_storage
 from tests.crash import checks
 from tests.crash.points import FILE, Action, Observed, Points, committed, trace
-from tests.crash.scenes import AFTER, Run, Scene
+from tests.crash.scenes import AFTER, ANSWER_BEFORE, BEFORE, Run, Scene
 from tests.crash.world import PLANNED, PlannedModel, Probe, World
 
 Report = dict[str, Any]
@@ -50,7 +50,9 @@ def play(order: Order) -> Report:
 def ask_again(order: Order, expected: Report) -> Report:
     """The same submission once more, then a new one, then a look into the file: everything that is wrong."""
     wrong: list[str] = []
-    again = asyncio.run(_one(dataclasses.replace(order, run=dataclasses.replace(order.run, reopen=False))))
+    again = asyncio.run(
+        _one(dataclasses.replace(order, run=dataclasses.replace(order.run, reopen=False, resets=False)))
+    )
     stored = committed(trace(order.folder, order.number))
     if again["requests"]:
         wrong.append("asking again called the model")
@@ -86,6 +88,7 @@ async def _one(order: Order) -> Report:
         }
     )
     agent = world.agent = await open_agent(options, clock=world.clock, provider=(entry, Probe(world, model)))
+    await _prepare(agent, order.run)
     seen = Seen()
     run = _start(world, seen)
     reader = asyncio.ensure_future(_read(world, run, seen))
@@ -112,11 +115,19 @@ class Seen:
     raised: str | None = None
 
 
+async def _prepare(agent: AgentRuntime, run: Run) -> None:
+    if run.seeds and not agent.read_transcript():
+        said = ANSWER_BEFORE[0].text
+        await agent.restore_transcript([{"role": "user", "content": BEFORE}, {"role": "assistant", "content": said}])
+    if run.resets and not agent.unfinished():
+        await agent.reset()
+
+
 def _start(world: World, seen: Seen) -> AgentRun:
     assert world.agent is not None
     report = _fail if world.run.act == "raise" else seen.reports.append
     return world.agent.run(
-        {"prompt": world.run.prompt, "request_id": world.run.request, "reopen": world.run.reopen},
+        {"prompt": world.run.prompt, "request_id": world.run.request, "reopen": world.run.reopen, **world.run.asks},
         AgentHost(report_usage=report, abort_signal=world.signal),
     )
 

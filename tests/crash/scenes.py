@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tests.crash.model import Fault, Plans, Round
 
@@ -20,7 +20,8 @@ AFTER = "and then?"
 class Run:
     """One process: it submits ``request`` and, at the point ``at``, stops or closes and lets nothing more come.
 
-    With ``raise`` its host fails when it is told of usage.
+    With ``raise`` its host fails when it is told of usage. Before it submits, it ``seeds`` a session without history
+    or, where no turn is unfinished, ``resets`` the context. ``asks`` are fields of the input in place of options.
     """
 
     prompt: str
@@ -30,11 +31,17 @@ class Run:
     system: str | None = None
     act: Act | None = None
     at: str = ""
+    seeds: bool = False
+    resets: bool = False
+    asks: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """``after`` are the runs that follow a kill. ``stops``: its turn counts as stopped once the stop was marked."""
+    """``after`` are the runs that follow a kill. ``stops``: its turn counts as stopped once the stop was marked.
+
+    ``sees`` says how often a prompt stands in the history of the requests of other prompts.
+    """
 
     name: str
     plans: Plans
@@ -42,6 +49,7 @@ class Scene:
     after: tuple[Run, ...]
     faults: Mapping[int, Fault] = field(default_factory=dict[int, Fault])
     stops: bool = False
+    sees: Mapping[str, int] = field(default_factory=dict[str, int])
     builtin: tuple[str, ...] = ()
     leaves: bool = False
     """Whether a killed run leaves a process behind."""
@@ -51,6 +59,9 @@ class Scene:
 
 
 ANSWER_AFTER = (Round("Nothing more."),)
+
+BEFORE = "what was before"
+ANSWER_BEFORE = (Round("Much was."),)
 
 HELLO = "greet me"
 GREETING = (Round("Hello there, my friend.", thinking="A greeting is due."),)
@@ -148,6 +159,27 @@ def _scenes() -> list[Scene]:
             {ONCE: PAYING_ONCE},
             (Run(ONCE),),
             (Run(ONCE, system="You are somebody else now."),),
+        ),
+        Scene(
+            "with-a-limit-of-its-own",
+            {ONCE: PAYING_ONCE},
+            (Run(ONCE, asks={"max_tokens": 50}),),
+            (Run(ONCE),),
+            {1: "dropped"},
+        ),
+        Scene(
+            "seeded",
+            {BEFORE: ANSWER_BEFORE, HELLO: GREETING},
+            (Run(HELLO, seeds=True),),
+            (Run(HELLO, seeds=True),),
+            sees={BEFORE: 1},
+        ),
+        Scene(
+            "reset",
+            {BEFORE: ANSWER_BEFORE, ONCE: PAYING_ONCE},
+            (Run(BEFORE, "R0"), Run(ONCE, resets=True)),
+            (Run(BEFORE, "R0"), Run(ONCE, resets=True)),
+            sees={BEFORE: 0},
         ),
         Scene("a-second-turn", both, (Run(HELLO, "R0"), Run(ONCE)), (Run(HELLO, "R0"), Run(ONCE))),
         Scene("a-new-request", both, (Run(ONCE, "R0"), Run(HELLO)), (Run(HELLO), Run(ONCE, "R0"))),

@@ -23,7 +23,7 @@ from agent_nodes.providers.base import (
 )
 from agent_nodes.providers.scripted import call_ids, check_history, play
 from agent_nodes.tools.base import ToolContext
-from tests.crash.model import Plans, answer, place, seen
+from tests.crash.model import Place, Plans, answer, place, seen
 from tests.crash.points import Points
 from tests.crash.scenes import AFTER, ANSWER_AFTER, Run, Scene
 from tests.fakes.clock import FakeClock
@@ -141,6 +141,21 @@ class World:
             await asyncio.sleep(0.001)
 
 
+def _asked(world: World, where: Place, request: ModelRequest) -> str | None:
+    """What is wrong with a request besides the form of its history."""
+    scene = world.scene
+    history = [message.text for message in seen(request.messages) if message.role == "user"]
+    for prompt, times in scene.sees.items():
+        if where.prompt != prompt and history.count(prompt) != times:
+            return f"{prompt!r} stands {history.count(prompt)} times in the history, not {times}"
+    assert world.agent is not None
+    asked = [task.input for task in world.agent.harness.engine.projection.tasks.values() if task.name != "tool"]
+    limits = [overrides.get("max_tokens") for overrides in asked]
+    if request.max_tokens not in limits:
+        return f"the output limit is {request.max_tokens}, the turn asked for {limits}"
+    return None
+
+
 class PlannedModel:
     """A provider that plays what :mod:`tests.crash.model` says, as strict about the history as the services are."""
 
@@ -151,7 +166,8 @@ class PlannedModel:
         world = self._world
         number = world.note(REQUESTS, {"process": world.number})
         where = place(world.plans, seen(request.messages))
-        mistake = check_history(request.messages) or (where if isinstance(where, str) else None)
+        mistake = check_history(request.messages)
+        mistake = mistake or (where if isinstance(where, str) else _asked(world, where, request))
         if isinstance(where, str) or mistake is not None:
             world.complaints.append(f"request {number}: {mistake}")
             yield [Failed(Failure("invalid", f"refused: {mistake}", retryable=False))]

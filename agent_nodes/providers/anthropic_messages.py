@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,17 +29,25 @@ from agent_nodes.providers.base import (
     UsageUpdate,
 )
 from agent_nodes.providers.decoder import BaseDecoder
-from agent_nodes.providers.history import Group, UserGroup, encoded
-from agent_nodes.providers.payload import as_object, as_text, count, dumps, parse_arguments, place, storable, tool_call
+from agent_nodes.providers.efforts import style_of, thinking
+from agent_nodes.providers.history import Group, UserGroup, encoded, lacks_opening
+from agent_nodes.providers.payload import (
+    Draft,
+    as_object,
+    as_text,
+    count,
+    dumps,
+    parse_arguments,
+    place,
+    storable,
+    tool_call,
+)
 
 path = "/v1/messages"
 OFFICIAL_HOST = "api.anthropic.com"
 VERSION = "2026-10-21"
 DEFAULT_MAX_TOKENS = 8192
 """Sent where neither caller nor catalogue knows better; the protocol demands a number."""
-
-# Families that think by default but would show nothing of it. Older ones think only when asked to.
-_THINKS_BY_ITSELF = re.compile(r"claude-[a-z]+-([5-9]|\d{2})(?!\d)")
 
 _STOPS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -63,16 +70,12 @@ def headers(key: str | None, entry: ModelEntry) -> dict[str, str]:
     return out
 
 
-def encode(request: ModelRequest) -> bytes:
-    """The whole body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
+def draft(request: ModelRequest) -> Draft:
+    """The body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
     entry, system = request.model, request.system
-    body: JsonObject = {
-        "model": entry.model,
-        "max_tokens": request.max_tokens or entry.max_tokens or DEFAULT_MAX_TOKENS,
-        "stream": True,
-    }
-    if entry.reasoning and _THINKS_BY_ITSELF.search(entry.model):
-        body["thinking"] = {"type": "adaptive", "display": "summarized"}
+    limit = request.max_tokens or entry.max_tokens or DEFAULT_MAX_TOKENS
+    body: JsonObject = {"model": entry.model, "max_tokens": limit, "stream": True}
+    body |= thinking(request.effort, entry, limit, closed=_closed(request))
     if entry.provider == "anthropic":
         body["cache_control"] = {"type": "ephemeral"}
     if system.tools:
@@ -83,7 +86,13 @@ def encode(request: ModelRequest) -> bytes:
     sections = [{"type": "text", "text": section} for section in system.sections if section.strip()]
     if sections:
         body["system"] = sections
-    return dumps(body)[:-1] + b',"messages":[' + encoded(request, _render) + b"]}"
+    return Draft(body, "messages", encoded(request, _render))
+
+
+def _closed(request: ModelRequest) -> bool:
+    """Whether thinking would be refused: it is budgeted, or part of it had to be taken out of what was said."""
+    budgeted = style_of(request.model) == "budget"
+    return (budgeted or request.prefix.unsealed > 0) and lacks_opening(request)
 
 
 def _render(group: Group) -> bytes:

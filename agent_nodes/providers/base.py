@@ -81,13 +81,15 @@ class EncodedPrefix:
     """The encoded messages of one context, append only; owned by the engine, filled by a protocol's ``encode``.
 
     ``key`` names what the parts depend on (model, start of valid reasoning); another key means: encode anew. ``seen``
-    holds the call ids in the parts, so that one that comes again gets another.
+    holds the call ids in the parts, so that one that comes again gets another. ``unsealed``: a service refused the
+    signed reasoning of the first so many messages, which is left out ever since.
     """
 
     key: Hashable = None
     count: int = 0
     parts: list[bytes] = field(default_factory=list[bytes])
     seen: set[str] = field(default_factory=set[str])
+    unsealed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

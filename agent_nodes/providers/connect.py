@@ -10,6 +10,7 @@ from agent_nodes._clock import Clock
 from agent_nodes.providers.base import Failed, ModelEntry, ModelEvent, ModelRequest, Provider
 from agent_nodes.providers.credentials import other_credentials
 from agent_nodes.providers.failures import invalid
+from agent_nodes.providers.payload import Draft
 from agent_nodes.providers.stream import Decoder, stream_response
 from agent_nodes.providers.wire import HttpWire, Wire
 
@@ -23,7 +24,7 @@ class Codec(Protocol):
     def Decoder(self) -> type[_EntryDecoder]: ...
 
     def headers(self, key: str | None, entry: ModelEntry) -> dict[str, str]: ...
-    def encode(self, request: ModelRequest) -> bytes: ...
+    def draft(self, request: ModelRequest) -> Draft: ...
 
 
 class _EntryDecoder(Decoder, Protocol):
@@ -69,7 +70,7 @@ class WireProvider:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
         try:
-            body = self._codec.encode(request)
+            body = self._codec.draft(request).encode()
         except (TypeError, ValueError, KeyError, RecursionError) as error:
             return _failed(f"The request cannot be written as JSON ({type(error).__name__}: {error}).")
         return stream_response(

@@ -82,7 +82,9 @@ def encoded(request: ModelRequest, render: Callable[[Group], bytes]) -> bytes:
     """The messages of ``request`` as the inside of a JSON array: what is new is rendered, the rest is in the prefix."""
     prefix, messages = request.prefix, request.messages
     model = request.model
-    key = (model.api, model.provider, model.model, model.images, request.reasoning_from)
+    if prefix.unsealed > len(messages):  # another context, in which nothing was refused yet
+        prefix.unsealed = 0
+    key = (model.api, model.provider, model.model, model.images, _sealed_from(request))
     if prefix.key != key or prefix.count > len(messages):
         prefix.key, prefix.count, prefix.parts, prefix.seen = key, 0, [], set()
     open_parts: list[bytes] = []
@@ -101,6 +103,23 @@ def encoded(request: ModelRequest, render: Callable[[Group], bytes]) -> bytes:
             open_ids |= set() if settled else ids
     prefix.seen -= open_ids
     return b",".join([*prefix.parts, *open_parts] if open_parts else prefix.parts)
+
+
+def lacks_opening(request: ModelRequest) -> bool:
+    """Whether results are handed over to calls of a message that does not begin with reasoning that is sent again."""
+    for index in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[index]
+        if isinstance(message, AssistantMessage):
+            if message.interrupted or not message.calls:
+                return False
+            sealed = made_by(message, request.model) and index >= _sealed_from(request)
+            first = next(block for block in message.content if not isinstance(block, TextBlock) or block.text.strip())
+            return not (sealed and isinstance(first, ThinkingBlock) and (first.signature or first.raw))
+    return False
+
+
+def _sealed_from(request: ModelRequest) -> int:
+    return max(request.reasoning_from, request.prefix.unsealed)
 
 
 def steps(request: ModelRequest, start: int, seen: set[str], *, first: bool) -> Iterator[Step]:
@@ -179,7 +198,7 @@ class _Blocks(NamedTuple):
 
 def _blocks(message: AssistantMessage, request: ModelRequest, index: int, natives: Natives) -> _Blocks:
     own = made_by(message, request.model)
-    reasoning = own and index >= request.reasoning_from and not message.interrupted
+    reasoning = own and index >= _sealed_from(request) and not message.interrupted
     thinned = False
     kept: list[AssistantBlock] = []
     for place, block in enumerate(message.content):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from agent_nodes.events import TextDelta, ThinkingDelta
@@ -29,11 +28,12 @@ from agent_nodes.providers.base import (
 )
 from agent_nodes.providers.chat_calls import CallParts, Calls
 from agent_nodes.providers.decoder import BaseDecoder
+from agent_nodes.providers.efforts import named
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
-from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
-from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, storable, tool_call
+from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers, newer
+from agent_nodes.providers.payload import Draft, as_list, as_object, as_text, count, dumps, storable, tool_call
 
-__all__ = ["Decoder", "encode", "headers", "path"]
+__all__ = ["Decoder", "draft", "headers", "path"]
 
 path = "/chat/completions"
 
@@ -41,7 +41,6 @@ path = "/chat/completions"
 _THINKING, _TEXT, _CALLS = 0, 1, 2
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 _REPLAYED_FIELDS = _REASONING_FIELDS[:2]
-_NEWER_LIMIT = re.compile(r"(?:.*/)?(gpt-[5-9]|o\d)")
 _FULL = 0.99  # of the window; an empty answer to so long an input was cut by it
 
 _STOPS: dict[str, StopReason] = {
@@ -56,15 +55,16 @@ _STOPS: dict[str, StopReason] = {
 }
 
 
-def encode(request: ModelRequest) -> bytes:
-    """The whole body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
+def draft(request: ModelRequest) -> Draft:
+    """The body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
     entry, system = request.model, request.system
     official = entry.provider == OFFICIAL
     body: JsonObject = {"model": entry.model, "stream": True, "stream_options": {"include_usage": True}}
     limit = request.max_tokens or entry.max_tokens
     if limit:
-        newer = official or _NEWER_LIMIT.match(entry.model)
-        body["max_completion_tokens" if newer else "max_tokens"] = limit
+        body["max_completion_tokens" if newer(entry) else "max_tokens"] = limit
+    if (level := named(request.effort, entry)) is not None:
+        body["reasoning_effort"] = level
     if official and request.cache_key:
         body["prompt_cache_key"] = cache_key(request.cache_key)
     if system.tools:
@@ -80,7 +80,7 @@ def encode(request: ModelRequest) -> bytes:
     if instructions:
         first = dumps({"role": "system", "content": instructions})
         messages = first + b"," + messages if messages else first
-    return dumps(body)[:-1] + b',"messages":[' + messages + b"]}"
+    return Draft(body, "messages", messages)
 
 
 def _render(group: Group) -> bytes:

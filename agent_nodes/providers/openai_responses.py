@@ -11,6 +11,7 @@ from typing import Any
 
 from agent_nodes.events import TextDelta, ThinkingDelta
 from agent_nodes.messages import (
+    AgentEffort,
     ContentBlock,
     JsonObject,
     NativeBlock,
@@ -33,11 +34,12 @@ from agent_nodes.providers.base import (
     UsageUpdate,
 )
 from agent_nodes.providers.decoder import BaseDecoder
+from agent_nodes.providers.efforts import named
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
-from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers
-from agent_nodes.providers.payload import as_list, as_object, as_text, count, dumps, place, storable, tool_call
+from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers, newer
+from agent_nodes.providers.payload import Draft, as_list, as_object, as_text, count, dumps, place, storable, tool_call
 
-__all__ = ["Decoder", "encode", "headers", "path"]
+__all__ = ["Decoder", "draft", "headers", "path"]
 
 path = "/responses"
 MIN_OUTPUT_TOKENS = 16
@@ -53,8 +55,8 @@ _ECHOES = re.compile(rb'\{\s*"type"\s*:\s*"response\.(created|in_progress|queued
 _ECHO_SIZE = 1024
 
 
-def encode(request: ModelRequest) -> bytes:
-    """The whole body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
+def draft(request: ModelRequest) -> Draft:
+    """The body; the messages that were encoded for an earlier request are taken from ``request.prefix``."""
     entry, system = request.model, request.system
     body: JsonObject = {"model": entry.model, "stream": True, "store": False}
     limit = request.max_tokens or entry.max_tokens
@@ -62,6 +64,8 @@ def encode(request: ModelRequest) -> bytes:
         body["max_output_tokens"] = max(limit, MIN_OUTPUT_TOKENS)
     if entry.reasoning:
         body["include"] = ["reasoning.encrypted_content"]
+        if request.effort is not None and (reasoning := _reasoning(request.effort, entry)):
+            body["reasoning"] = reasoning
     if request.cache_key:
         body["prompt_cache_key"] = cache_key(request.cache_key)
     if entry.provider == OFFICIAL:
@@ -80,7 +84,16 @@ def encode(request: ModelRequest) -> bytes:
     instructions = "\n\n".join(section for section in system.sections if section.strip())
     if instructions:
         body["instructions"] = instructions
-    return dumps(body)[:-1] + b',"input":[' + encoded(request, _render) + b"]}"
+    return Draft(body, "input", encoded(request, _render))
+
+
+def _reasoning(effort: AgentEffort, entry: ModelEntry) -> JsonObject:
+    """The level, and that a summary of the reasoning is wanted, without which nothing of it is seen."""
+    level = named(effort, entry)
+    reasoning: JsonObject = {"effort": level} if level is not None else {}
+    if level != "none" and newer(entry):
+        reasoning["summary"] = "auto"
+    return reasoning
 
 
 def _render(group: Group) -> bytes:

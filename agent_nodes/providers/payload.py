@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
@@ -62,6 +63,18 @@ def dumps(value: JsonValue) -> bytes:
     except TypeError:
         text = json.dumps(repair_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request's body: ``head`` is all of it but the list under ``name``, whose ``items`` are JSON already."""
+
+    head: JsonObject
+    name: str
+    items: bytes
+
+    def encode(self) -> bytes:
+        return dumps(self.head)[:-1] + b"," + dumps(self.name) + b":[" + self.items + b"]}"
 
 
 def place(value: JsonValue) -> int:

@@ -112,6 +112,11 @@ def _check_thinking(body: Json, model: str) -> None:
             f'"thinking.type.{kind}" is not supported for this model. '
             'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         )
+    if "display" in thinking and kind in ("disabled", "between_tools"):
+        raise Refused(f"thinking.{kind}.display: Extra inputs are not permitted")
+    effort = (body.get("output_config") or {}).get("effort")
+    if kind in ("disabled", "between_tools") and effort in ("xhigh", "max") and _FAMILY_5.match(model):
+        raise Refused(f'"thinking.type.{kind}" is not supported with `output_config.effort` {effort!r}.')
     if thinking.get("display", "omitted") not in ("summarized", "omitted", "updates"):
         raise Refused("thinking.display: Input should be 'summarized' or 'omitted'")
     budget = thinking.get("budget_tokens")

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
+from tests.fakes.levels import check_effort
 from tests.fakes.refused import Refused, strict_valid
 from tests.fakes.scripts import Json
 from tests.fakes.strict_responses import check_arguments, check_function, check_image_url, check_name
@@ -95,6 +96,7 @@ def _check_options(body: Json, model: str) -> None:
                 param="temperature",
                 code="unsupported_value",
             )
+    check_effort(body.get("reasoning_effort"), model, "reasoning_effort")
     limit = body.get("max_tokens", body.get("max_completion_tokens", 1))
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise Refused(

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
+from tests.fakes.levels import check_effort
 from tests.fakes.refused import NAME, Refused, strict_valid, text_only, whole_number
 from tests.fakes.scripts import Json
 
@@ -54,7 +55,6 @@ INCLUDES = frozenset(
         "computer_call_output.output.image_url",
     )
 )
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SERVER_TOOLS = re.compile(
     r"(web_search(_preview)?(_\d{4}_\d\d_\d\d)?|file_search|code_interpreter|image_generation|mcp|custom|local_shell|shell)"
 )
@@ -110,12 +110,20 @@ def _check_options(body: Json, model: str) -> None:
         if name in body and _REASONING_MODEL.match(model):
             raise _unsupported(name)
     reasoning = body.get("reasoning") or {}
-    if reasoning.get("effort") and _OLD_MODEL.match(model):
-        raise _unsupported("reasoning.effort")
-    _one_of(reasoning.get("effort"), (None, *EFFORTS), "reasoning.effort")
+    if not isinstance(reasoning, dict):
+        raise Refused("Invalid type for 'reasoning': expected an object.", param="reasoning", code="invalid_type")
+    for name in reasoning.keys() - {"effort", "summary", "context", "mode", "generate_summary"}:
+        raise Refused(f"Unknown parameter: 'reasoning.{name}'.", param=f"reasoning.{name}", code="unknown_parameter")
+    check_effort(reasoning.get("effort"), model, "reasoning.effort")
+    if "summary" in reasoning and _OLD_MODEL.match(model):
+        raise _unsupported("reasoning.summary")
     _one_of(reasoning.get("summary"), (None, "auto", "concise", "detailed"), "reasoning.summary")
+    for name in (body.get("stream_options") or {}).keys() - {"include_obfuscation"}:
+        raise Refused(f"Unknown parameter: 'stream_options.{name}'.", param="stream_options", code="unknown_parameter")
     for name in body.get("include") or []:
         _one_of(name, INCLUDES, "include")
+        if name == "reasoning.encrypted_content" and _OLD_MODEL.match(model):
+            raise Refused("Encrypted content is not supported with this model.", param="include")
     for name in ("previous_response_id", "conversation"):
         if body.get(name):
             raise Refused(f"Previous response with id '{body[name]}' not found.", param=name, status=404)

@@ -73,7 +73,7 @@ def said(model: ModelEntry, *blocks: Any, **changes: Any) -> AssistantMessage:
 
 
 def body(asked: ModelRequest) -> dict[str, Any]:
-    return json.loads(CODECS[asked.model.api].encode(asked))
+    return json.loads(CODECS[asked.model.api].draft(asked).encode())
 
 
 def sent(asked: ModelRequest) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def refusal(asked: ModelRequest, issued: Issued | None = None) -> Any:
     """What the strict service says against a request; None where it takes it."""
     codec = CODECS[asked.model.api]
     headers = {"content-type": "application/json", "authorization": "Bearer k", "anthropic-version": "2026-10-21"}
-    return strict.check(f"/v1{codec.path.removeprefix('/v1')}", headers, codec.encode(asked), issued)
+    return strict.check(f"/v1{codec.path.removeprefix('/v1')}", headers, codec.draft(asked).encode(), issued)
 
 
 @dataclass

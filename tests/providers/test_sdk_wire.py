@@ -341,7 +341,7 @@ async def test_bedrock_moves_the_model_into_the_path_and_its_frames_are_read(siz
         assert message.text == "점심"
         sent = fake.requests[0]
         assert sent.path == "/model/anthropic.claude-sonnet-5-5-v1:0/invoke-with-response-stream"
-        ours = json.loads(anthropic_messages.encode(asked))
+        ours = json.loads(anthropic_messages.draft(asked).encode())
         del ours["model"], ours["stream"]
         assert sent.json == {**ours, "anthropic_version": "2026-10-21"}
         assert sent.headers["authorization"] == "Bearer k"
@@ -408,7 +408,7 @@ async def test_vertex_moves_the_model_into_the_path() -> None:
         sent = fake.requests[0]
         path = "/projects/p-1/locations/europe-west1/publishers/anthropic/models/claude-sonnet-5-5@20260901"
         assert sent.path in {f"{path}:streamRawPredict", f"{path.replace('@', '%40')}:streamRawPredict"}
-        ours = json.loads(anthropic_messages.encode(request(model, [user("hi")])))
+        ours = json.loads(anthropic_messages.draft(request(model, [user("hi")])).encode())
         del ours["model"]
         assert sent.json == {**ours, "anthropic_version": "2026-10-21"}
         assert sent.headers["authorization"] == "Bearer vx-hush"

@@ -1,4 +1,4 @@
-"""Which effort levels each of OpenAI's models takes, as the service says when it is asked for another."""
+"""Which effort levels and how much output each of OpenAI's models can be asked for, in the words of its refusals."""
 
 import re
 from typing import Any
@@ -25,6 +25,11 @@ _MODELS = [
     }.items()
 ]
 
+_OUTPUT = [
+    (re.compile(pattern), most)
+    for pattern, most in {r"gpt-[5-9]": 128_000, r"gpt-4\.1": 32_768, r"gpt-4o": 16_384, r"o\d": 100_000}.items()
+]
+
 
 def check_effort(effort: Any, model: str, where: str) -> None:
     """Raise Refused where the model takes no effort, or not this one. Models of other makers take any that exists."""
@@ -44,6 +49,11 @@ def check_effort(effort: Any, model: str, where: str) -> None:
             param=where,
             code="unsupported_value",
         )
+
+
+def most_output(model: str) -> int | None:
+    """How many tokens of output a model may be asked for; None where no limit is known."""
+    return next((most for pattern, most in _OUTPUT if pattern.match(model)), None)
 
 
 def _listed(levels: tuple[str, ...]) -> str:

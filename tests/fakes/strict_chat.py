@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
-from tests.fakes.levels import check_effort
+from tests.fakes.levels import check_effort, most_output
 from tests.fakes.refused import Refused, strict_valid
 from tests.fakes.scripts import Json
 from tests.fakes.strict_responses import check_arguments, check_function, check_image_url, check_name
@@ -101,6 +101,14 @@ def _check_options(body: Json, model: str) -> None:
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise Refused(
             f"Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got {limit} instead."
+        )
+    most = most_output(model)
+    if limit is not None and most is not None and limit > most:
+        raise Refused(
+            f"max_tokens is too large: {limit}. This model supports at most {most} completion tokens, whereas you "
+            f"provided {limit}.",
+            param="max_tokens",
+            code="invalid_value",
         )
     for name in (body.get("stream_options") or {}).keys() - {"include_usage", "include_obfuscation"}:
         raise Refused(f"Unknown parameter: 'stream_options.{name}'.", param="stream_options", code="unknown_parameter")

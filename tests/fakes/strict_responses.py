@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from tests.fakes.issued import Issued
-from tests.fakes.levels import check_effort
+from tests.fakes.levels import check_effort, most_output
 from tests.fakes.refused import NAME, Refused, strict_valid, text_only, whole_number
 from tests.fakes.scripts import Json
 
@@ -105,6 +105,14 @@ def _check_options(body: Json, model: str) -> None:
             f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {limit}.",
             param="max_output_tokens",
             code="integer_below_min_value",
+        )
+    most = most_output(model)
+    if limit is not None and most is not None and limit > most:
+        raise Refused(
+            f"Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {most}, but got {limit} "
+            "instead.",
+            param="max_output_tokens",
+            code="integer_above_max_value",
         )
     for name in ("temperature", "top_p"):
         if name in body and _REASONING_MODEL.match(model):

@@ -175,6 +175,22 @@ BAD_MESSAGES: dict[str, tuple[Change, str]] = {
         "not supported",
     ),
     "effort unknown to the model": (top(model="claude-haiku-4-5", output_config={"effort": "low"}), "effort"),
+    "effort that the family lacks": (top(model="claude-opus-4-6", output_config={"effort": "xhigh"}), "'xhigh'"),
+    "effort of another service": (top(output_config={"effort": "minimal"}), "'minimal'"),
+    "thinking off where another kind is the least": (
+        top(model="claude-sonnet-5-5", thinking={"type": "disabled"}),
+        '"thinking.type.disabled" is not supported',
+    ),
+    "thinking off and much effort": (
+        top(model="claude-haiku-5-5", thinking={"type": "disabled"}, output_config={"effort": "max"}),
+        "not supported with `output_config.effort`",
+    ),
+    "budget on a newer model": (
+        top(model="claude-opus-4-8", thinking={"type": "enabled", "budget_tokens": 1024}),
+        '"thinking.type.enabled" is not supported',
+    ),
+    "display of no thinking": (top(thinking={"type": "disabled", "display": "summarized"}), "Extra inputs"),
+    "budget too small": (top(thinking={"type": "enabled", "budget_tokens": 1000}), "greater than or equal to 1024"),
     "budget too large": (top(thinking={"type": "enabled", "budget_tokens": 2000}), "must be greater"),
     "more output than the model has": (top(model="claude-haiku-4-5", max_tokens=100_000), "maximum allowed"),
     "forced tool": (top(model="claude-opus-5-5", tool_choice={"type": "any"}), "not supported"),
@@ -406,8 +422,19 @@ BAD_RESPONSES: dict[str, tuple[Change, str]] = {
     "unknown item field": (item(2, index=0), "Unknown parameter"),
     "few output tokens": (top(max_output_tokens=15), ">= 16"),
     "temperature": (top(temperature=0.5), "Unsupported parameter: 'temperature'"),
+    "more output than the model has": (top(max_output_tokens=200_000), "integer above maximum value"),
     "effort on an old model": (top(model="gpt-4.1"), "Unsupported parameter: 'reasoning.effort'"),
     "effort": (top(reasoning={"effort": "huge"}), "Invalid value: 'huge'"),
+    "effort that the model lacks": (
+        top(reasoning={"effort": "minimal"}),
+        "'none', 'low', 'medium', 'high', and 'xhigh'",
+    ),
+    "unknown field of reasoning": (top(reasoning={"depth": 3}), "Unknown parameter: 'reasoning.depth'"),
+    "unknown option of the stream": (top(stream_options={"include_usage": True}), "'stream_options.include_usage'"),
+    "sealed reasoning of an old model": (
+        lambda b: (b.pop("reasoning"), b.update(model="gpt-4.1")),
+        "Encrypted content is not supported",
+    ),
     "include": (top(include=["everything"]), "Invalid value: 'everything'"),
     "earlier response": (top(previous_response_id="resp_1"), "not found"),
     "no input": (top(input=[]), "Missing required parameter: 'input'"),
@@ -443,7 +470,11 @@ GOOD_RESPONSES: dict[str, Change] = {
     "sixteen tokens": top(max_output_tokens=16),
     "search tool": lambda b: b["tools"].append({"type": "web_search"}),
     "picture in an output": item(5, output=[{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}]),
-    "temperature on an old model": lambda b: (b.pop("reasoning"), b.update(model="gpt-4.1", temperature=0.5)),
+    "temperature on an old model": lambda b: (
+        b.pop("reasoning"),
+        b.pop("include"),
+        b.update(model="gpt-4.1", temperature=0.5),
+    ),
 }
 
 
@@ -563,6 +594,10 @@ BAD_CHAT: dict[str, tuple[Change, str]] = {
     "choice without tools": (lambda b: b.pop("tools") and b.update(tool_choice="auto"), "only allowed when 'tools'"),
     "responses tool": (top(tools=[{"type": "function", "name": "read"}]), "Missing required parameter"),
     "open schema strict": (lambda b: b["tools"][0]["function"].update(strict=True), "additionalProperties"),
+    "effort on an old model": (top(model="gpt-4.1", reasoning_effort="low"), "Unsupported parameter"),
+    "effort that the model lacks": (top(model="gpt-5.1", reasoning_effort="minimal"), "'none', 'low', 'medium', and"),
+    "effort that nobody has": (top(reasoning_effort="huge"), "Invalid value: 'huge'"),
+    "more output than the model has": (top(model="gpt-4o", max_tokens=20_000), "max_tokens is too large"),
     "both limits": (top(max_tokens=5, max_completion_tokens=5), "at the same time"),
     "old limit on a new model": (top(model="gpt-5.5", max_tokens=5), "max_completion_tokens"),
     "unknown parameter": (top(instructions="x"), "Unrecognized request argument supplied: instructions"),

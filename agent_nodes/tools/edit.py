@@ -10,11 +10,15 @@ from typing import Any
 
 from agent_nodes.messages import JsonObject, repair_text
 from agent_nodes.tools.base import AgentTool, ToolContext
+from agent_nodes.tools.diff import Span, unified_diff
+from agent_nodes.tools.encodings import Encoding, encoding_of
 from agent_nodes.tools.environment import Check, ToolError, display, off_loop, resolve_path, short
-from agent_nodes.tools.files import BOM, PATH, open_file, replace_file
+from agent_nodes.tools.files import PATH, open_file, replace_file
+from agent_nodes.tools.nearest import describe_nearest
 
 MAX_FILE = 64 << 20
-SHOWN_PLACES = 5
+SHOWN_PLACES = 20
+SOUGHT = 8  # characters from which a text that is there already says something
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +29,17 @@ class _Text:
     plain: str
     crlf: tuple[int, ...]
     mostly_crlf: bool
-    mark: bytes
+    encoding: Encoding
 
     @classmethod
     def of(cls, data: bytes) -> _Text:
-        mark = BOM if data.startswith(BOM) else b""
-        text = data[len(mark) :].decode("utf-8", "surrogateescape")
+        encoding = encoding_of(data)
+        try:
+            text = encoding.decode(data)
+        except UnicodeDecodeError as error:
+            raise ToolError("the file is damaged UTF-16; change it with a command in bash.") from error
         if "\r\n" not in text:
-            return cls(text, (), False, mark)
+            return cls(text, (), False, encoding)
         pieces = text.split("\r\n")
         crlf: list[int] = []
         position = -1
@@ -40,7 +47,7 @@ class _Text:
             position += len(piece) + 1
             crlf.append(position)
         plain = "\n".join(pieces)
-        return cls(plain, tuple(crlf), 2 * len(crlf) >= plain.count("\n"), mark)
+        return cls(plain, tuple(crlf), 2 * len(crlf) >= plain.count("\n"), encoding)
 
     def original(self, start: int, end: int) -> str:
         """The text between two positions of ``plain`` with the line ends of the file."""
@@ -68,15 +75,23 @@ class _Change:
     number: int
 
 
-def apply_edits(data: bytes, edits: list[dict[str, str]]) -> tuple[bytes, list[int]]:
-    """``data`` with every edit made, and the line of each change. All old texts are looked up in ``data`` itself.
+@dataclass(frozen=True, slots=True)
+class Edited:
+    data: bytes
+    diff: str
+
+
+def apply_edits(data: bytes, edits: list[dict[str, str]]) -> Edited:
+    """``data`` with every edit made. All old texts are looked up in ``data`` itself.
 
     Raises :class:`ToolError` with a reason when one of them is not there exactly once.
     """
     text = _Text.of(data)
     changes = sorted(_locate(text.plain, edit, number) for number, edit in enumerate(edits, 1))
     parts: list[str] = []
-    done = 0
+    plain: list[str] = []
+    spans: list[Span] = []
+    done = size = 0
     for before, change in zip([None, *changes], changes, strict=False):
         if before is not None and change.start < before.end:
             raise ToolError(
@@ -84,10 +99,14 @@ def apply_edits(data: bytes, edits: list[dict[str, str]]) -> tuple[bytes, list[i
             )
         new = change.new.replace("\n", "\r\n") if text.ends_like(change.start, change.end) else change.new
         parts += text.original(done, change.start), new
+        plain += text.plain[done : change.start], change.new
+        start = size + change.start - done
+        size = start + len(change.new)
+        spans.append(Span(change.start, change.end, start, size))
         done = change.end
     parts.append(text.original(done, len(text.plain)))
-    lines = [text.plain.count("\n", 0, change.start) + 1 for change in changes]
-    return text.mark + "".join(parts).encode("utf-8", "surrogateescape"), lines
+    plain.append(text.plain[done:])
+    return Edited(text.encoding.encode("".join(parts)), unified_diff(text.plain, "".join(plain), spans))
 
 
 def _locate(plain: str, edit: dict[str, str], number: int) -> _Change:
@@ -99,7 +118,7 @@ def _locate(plain: str, edit: dict[str, str], number: int) -> _Change:
         raise ToolError(f"edit {number}: old_text and new_text are the same. Nothing was changed.")
     start = plain.find(old)
     if start < 0:
-        raise ToolError(f"edit {number}: old_text is not in the file. {_nearest(plain, old)}Nothing was changed.")
+        raise ToolError(f"edit {number}: old_text is not in the file. Nothing was changed. {_hint(plain, old, new)}")
     if plain.find(old, start + 1) >= 0:
         raise ToolError(f"edit {number}: {_places(plain, old)}; add lines around it to name one. Nothing was changed.")
     return _Change(start, start + len(old), new, number)
@@ -107,49 +126,40 @@ def _locate(plain: str, edit: dict[str, str], number: int) -> _Change:
 
 def _places(plain: str, old: str) -> str:
     """Overlapping places count: each of them could have been meant."""
-    count, lines, start = 0, list[str](), plain.find(old)
+    count, lines, line, done, start = 0, list[str](), 1, 0, plain.find(old)
     while start >= 0:
+        line += plain.count("\n", done, start)
+        done = start
         if count < SHOWN_PLACES:
-            lines.append(str(plain.count("\n", 0, start) + 1))
+            lines.append(f"{line}")
         count += 1
         start = plain.find(old, start + 1)
-    more = ", …" if count > SHOWN_PLACES else ""
+    more = f" and {count - SHOWN_PLACES:,} more" if count > SHOWN_PLACES else ""
     return f"old_text is at {count:,} places (lines {', '.join(lines)}{more})"
 
 
-def _nearest(plain: str, old: str) -> str:
-    """The place that was probably meant, for the message alone: it is never edited by likeness."""
-    lines = plain.split("\n")
-    wanted = [line for line in old.split("\n") if line.strip()]
-    if not wanted:
-        return ""
-    first = " ".join(wanted[0].split())
-    found = next((at for at, line in enumerate(lines) if " ".join(line.split()) == first), None)
-    if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(wanted[0][:400], [line[:400] for line in lines[:20_000]], n=1, cutoff=0.6)
-        if not near:
-            return "Read the file again. "
-        found = next(at for at, line in enumerate(lines) if line[:400] == near[0])
-    shown = repair_text("\n".join(line[:400] for line in lines[found : found + min(old.count("\n") + 1, 10)]))
-    return f"Nearest, at line {found + 1}:\n{shown}\nCompare spaces, quotes and line breaks. "
+def _hint(plain: str, old: str, new: str) -> str:
+    at = plain.find(new) if len(new.strip()) >= SOUGHT else -1
+    if at >= 0:
+        line = plain.count("\n", 0, at) + 1
+        return f"new_text is there already, at line {line:,}: the edit may have been made before."
+    return describe_nearest(plain, old)
 
 
 def edit_file(text: str, edits: list[dict[str, str]], context: ToolContext, check: Check) -> str:
     path = resolve_path(text, context)
     with open_file(path, text) as file:
-        if os.fstat(file.fileno()).st_size > MAX_FILE:
+        status = os.fstat(file.fileno())
+        if status.st_size > MAX_FILE:
             raise ToolError(f"{short(text)} is larger than {MAX_FILE >> 20} MB; change it with a command in bash.")
         data = file.read()
     name = display(path, context)
     try:
-        changed, lines = apply_edits(data, edits)
+        edited = apply_edits(data, edits)
     except ToolError as error:
         raise ToolError(f"{name}: {error}") from error
-    replace_file(path, text, changed, check)
-    where = ", ".join(f"{line:,}" for line in lines)
-    return f"Edited {name}: {len(lines)} {'place' if len(lines) == 1 else 'places'} changed (old line {where})."
+    replace_file(path, text, edited.data, check, seen=status)
+    return f"Edited {name}:\n{repair_text(edited.diff)}"
 
 
 async def _edit(arguments: JsonObject, context: ToolContext) -> str:
@@ -162,8 +172,8 @@ EDIT = AgentTool(
     description=(
         "Replace exact pieces of a text file. Each old_text must be there exactly once, letter for letter with its "
         "spaces and line breaks: copy it from read, with enough lines around it to be the only one. All edits refer to "
-        "the file as it is now and must not overlap; if one of them fails, none is made. Line endings and encoding are "
-        "kept."
+        "the file as it is now and must not overlap; if one of them fails, none is made and you are told the nearest "
+        "place. Line endings and encoding are kept. Gives the change as a diff."
     ),
     parameters={
         "type": "object",

@@ -14,10 +14,10 @@ from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.messages import JsonObject, repair_text
 from agent_nodes.tools.base import AgentTool, ToolContext
 from agent_nodes.tools.bounds import Bounded, printable
+from agent_nodes.tools.encodings import UTF16, encoding_of
 from agent_nodes.tools.environment import Check, ToolError, display, off_loop, os_errors, resolve_path, short
 
 CHUNK = 1 << 20
-BOM = b"\xef\xbb\xbf"
 
 # Never wait for the other end of a pipe, never follow a link put there after the path was checked.
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -48,18 +48,19 @@ def require_regular(status: os.stat_result, text: str) -> None:
 
 
 def write_text(text: str, content: str, context: ToolContext, check: Check) -> str:
-    """Make or replace a text file. CRLF endings and a byte order mark of the old file are kept."""
+    """Make or replace a text file. CRLF endings, byte order mark and UTF-16 of the old file are kept."""
     if text.endswith("/"):
         raise ToolError(f"{short(text)} names a folder; give the path of a file.")
     path = resolve_path(text, context)
-    data = repair_text(content).encode()
+    content = repair_text(content)
     kept: list[str] = []
     with os_errors(text):
         old = _status(path)
         if old is not None:
             require_regular(old, text)
-            data, kept = _in_style_of(path, text, data)
+            data, kept = _in_style_of(path, text, content)
         else:
+            data = content.encode()
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text, data, check)
     done = "Wrote" if old is None else "Replaced"
@@ -74,23 +75,27 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _in_style_of(path: Path, text: str, data: bytes) -> tuple[bytes, list[str]]:
+def _in_style_of(path: Path, text: str, content: str) -> tuple[bytes, list[str]]:
     with open_file(path, text) as file:
         head = file.read(CHUNK)
+    encoding = encoding_of(head)
     kept: list[str] = []
-    breaks = head.count(b"\n")
-    if breaks and head.count(b"\r\n") == breaks and b"\n" in data and b"\r" not in data:
-        data = data.replace(b"\n", b"\r\n")
+    start = head[len(encoding.mark) :].decode(encoding.codec, "replace")
+    breaks = start.count("\n")
+    if breaks and start.count("\r\n") == breaks and "\r" not in content and "\n" in content:
+        content = content.replace("\n", "\r\n")
         kept.append("CRLF line endings")
-    if head.startswith(BOM) and not data.startswith(BOM):
-        data = BOM + data
+    if encoding in UTF16:
+        kept.append("UTF-16")
+    elif encoding.mark:
         kept.append("byte order mark")
-    return data, kept
+    return encoding.encode(content.removeprefix("\ufeff") if encoding.mark else content), kept
 
 
-def replace_file(path: Path, text: str, data: bytes, check: Check) -> None:
+def replace_file(path: Path, text: str, data: bytes, check: Check, *, seen: os.stat_result | None = None) -> None:
     """Put ``data`` at the real ``path`` so that a reader, and a crash at any moment, meets the old or the new file
-    whole. Mode and, where allowed, owner of an old file are kept.
+    whole. Mode and, where allowed, owner of an old file are kept. ``seen`` is the state of the file that ``data`` was
+    made from: another one is not replaced.
 
     Raises :class:`ToolError`; then the old file is as it was and nothing is left beside it.
     """
@@ -108,11 +113,19 @@ def replace_file(path: Path, text: str, data: bytes, check: Check) -> None:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+            if seen is not None and not _same(seen, _status(path)):
+                raise ToolError(f"{short(text)} was changed meanwhile by something else; read it again.")
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
+
+
+def _same(seen: os.stat_result, now: os.stat_result | None) -> bool:
+    if now is None:
+        return False
+    return (seen.st_ino, seen.st_size, seen.st_mtime_ns) == (now.st_ino, now.st_size, now.st_mtime_ns)
 
 
 def _take_over(fd: int, old: os.stat_result) -> None:
@@ -201,7 +214,7 @@ WRITE = AgentTool(
     name="write",
     description=(
         "Create a file, or replace the whole content of one; missing folders are made. For a change in part of a file "
-        "use edit. Line endings (CRLF), byte order mark and mode of a replaced file are kept."
+        "use edit. Line endings (CRLF), encoding (UTF-8 or UTF-16, with its mark) and mode of a replaced file are kept."
     ),
     parameters={
         "type": "object",

@@ -21,6 +21,11 @@ CHANGES = [
 ]
 BY_TOOL = pytest.mark.parametrize(("tool", "arguments"), CHANGES, ids=["write", "edit"])
 OLD = "START" + "A" * 1_000_000
+WRITE = "files.replace_file(path, 'keep.txt', b'B' * 2_000_000, check)"
+EDIT = (
+    "edit.edit_file('keep.txt', [{'old_text': 'START', 'new_text': 'B' * 2_000_000}], "
+    "ToolContext('c', path.parent, None, AbortSignal(), print), check)"
+)
 
 
 async def test_a_file_is_made_with_its_folders_and_replaced(bench) -> None:
@@ -50,18 +55,23 @@ async def test_wr_01_a_full_disk_leaves_the_old_file_and_no_other(bench, monkeyp
     assert [path.name for path in bench.workdir.iterdir()] == ["keep.txt"]
 
 
-def test_wr_01_a_killed_process_leaves_the_old_or_the_new_file_whole(bench) -> None:
+@pytest.mark.parametrize("work", [WRITE, EDIT], ids=["write", "edit"])
+def test_wr_01_a_killed_process_leaves_the_old_or_the_new_file_whole(bench, work) -> None:
     keep = bench.write("keep.txt", OLD)
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from agent_nodes.tools import files\n"
+        "from agent_nodes._aio import AbortSignal\n"
+        "from agent_nodes.tools import edit, files\n"
+        "from agent_nodes.tools.base import ToolContext\n"
+        "path = Path(sys.argv[1])\n"
+        "def check(): pass\n"
         "real = os.write\n"
         "def die(fd, data):\n"
         "    real(fd, data)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "os.write = die\n"
-        "files.replace_file(Path(sys.argv[1]), 'keep.txt', b'B' * 2_000_000, lambda: None)\n"
+        f"{work}\n"
     )
     child = subprocess.run([sys.executable, "-c", script, str(keep)], timeout=60, check=False, capture_output=True)
     assert child.returncode == -signal.SIGKILL, child.stderr
@@ -131,6 +141,30 @@ async def test_line_endings_and_mark_of_the_old_file_are_kept(bench) -> None:
     path = bench.write("mixed.txt", b"a\r\nb\n")
     await bench.call("write", path="mixed.txt", content="x\ny\n")
     assert path.read_bytes() == b"x\ny\n"
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_of_the_old_file_is_kept(bench, codec) -> None:
+    path = bench.write("wide.txt", "\ufeffa\r\nb\r\n".encode(codec))
+    message = await bench.call("write", path="wide.txt", content="ä🍜\nno end")
+    assert path.read_bytes() == "\ufeffä🍜\r\nno end".encode(codec)
+    assert "CRLF line endings, UTF-16" in message
+    assert (await bench.call("read", path="wide.txt")).startswith("ä🍜\nno end\n[")
+
+
+@pytest.mark.parametrize("content", ["a", "a\n", "\n\n", "a\r\n", "\ufeffa"])
+async def test_content_is_written_as_it_is(bench, content) -> None:
+    await bench.call("write", path="new.txt", content=content)
+    await bench.call("write", path="new.txt", content=content)
+    assert (bench.workdir / "new.txt").read_bytes() == content.encode()
+
+
+async def test_what_a_link_leads_to_is_made_and_the_link_stays(bench) -> None:
+    (bench.workdir / "sub").mkdir()
+    (bench.workdir / "link").symlink_to("sub/made.txt")
+    assert "Wrote sub/made.txt" in await bench.call("write", path="link", content="x")
+    assert (bench.workdir / "link").is_symlink()
+    assert (bench.workdir / "sub/made.txt").read_text() == "x"
 
 
 async def test_places_that_cannot_be_written_are_errors(bench, monkeypatch) -> None:

@@ -173,6 +173,7 @@ class AgentRun:
                         await self._hook(host.on_event, item)
                     yield item
             self._conclude(submitted)
+            await self._harness.settled(turn)
             self._raise(submitted)
         except GeneratorExit:
             await finish(self._leave(submitted))

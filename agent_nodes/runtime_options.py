@@ -152,6 +152,9 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and not callable(getattr(value, needed, None)):
             raise _wrong(name, what)
+    for name in ("base_url", "api_key"):
+        if options.client is not None and getattr(options, name):
+            raise _wrong(name, "the client has one already; leave it out")
     if options.resolved_model is not None:
         if not isinstance(options.resolved_model, ModelEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _wrong("resolved_model", "must be a ModelEntry")

@@ -95,6 +95,8 @@ class TurnConfigs:
             from agent_nodes.model_attributes import AgentModelAttributes
 
             changes["model_attributes"] = AgentModelAttributes.from_json(changes["model_attributes"])
+        if self._options.client is not None and "base_url" in changes and "provider" not in changes:
+            raise InputValidationError("input.base_url: the agent's client has an address of its own", field="base_url")
         # What describes one model, or one address, says nothing of another.
         if changes.get("provider", self._provider_name()) != self._provider_name():
             options = replace(options, model=None, base_url=None, api_kind=None, client=None, model_attributes=None)
@@ -110,14 +112,21 @@ class TurnConfigs:
     def _model(self, options: Options, overrides: JsonObject) -> tuple[ModelEntry, Provider]:
         if self._given is not None:
             return _given_model(*self._given, overrides)
+        provider, base_url, api_kind = options.provider, options.base_url, options.api_kind
+        if options.client is not None:
+            from agent_nodes.providers.clients import endpoint_of_client
+
+            endpoint = endpoint_of_client(options.client)
+            provider, base_url = provider or endpoint.provider, endpoint.base_url
+            api_kind = api_kind or endpoint.api
         if options.resolved_model is not None:
             entry = _sized(options.resolved_model, options)
         else:
             entry = catalog.resolve(
-                provider=options.provider,
+                provider=provider,
                 model=options.model,
-                base_url=options.base_url,
-                api_kind=options.api_kind,
+                base_url=base_url,
+                api_kind=api_kind,
                 context_window=options.context_window,
                 max_tokens=options.max_tokens,
                 environ=self._environ,
@@ -132,8 +141,9 @@ class TurnConfigs:
         if found is None:
             from agent_nodes.providers.connect import connect
 
-            key = catalog.key_for(entry.provider, *self._keys(entry, overrides))
-            found = connect(entry, key, clock=self._clock, stall_timeout=options.stall_timeout)
+            # A client has a key of its own.
+            key = None if options.client else catalog.key_for(entry.provider, *self._keys(entry, overrides))
+            found = connect(entry, key, clock=self._clock, stall_timeout=options.stall_timeout, client=options.client)
             self._providers[address] = found
         return found
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes.engine.harness import SessionNames
-from agent_nodes.engine.tool_task import marker
 from agent_nodes.errors import AgentClosed, InputValidationError
 from agent_nodes.host import AgentHost, host_of
 from agent_nodes.messages import repair_text
@@ -22,7 +21,7 @@ from agent_nodes.store import inspect
 from agent_nodes.store.inspect import SessionSummary, SessionView, TurnView
 from agent_nodes.store.locate import is_file, list_session_files, session_file
 from agent_nodes.submission import SessionRef, submission_of
-from agent_nodes.tools.shell import sweep
+from agent_nodes.tools.processes import sweep_session
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -206,10 +205,7 @@ class ConversationHost:
         """Kill what running tools have started, at once and without a record: the last thing before a process ends
         without closing. Works from a signal handler."""
         if self._runtime is not None:
-            engine = self._runtime.harness.engine
-            for task in list(engine.projection.tasks.values()):
-                if task.tool is not None:
-                    sweep(marker(engine, task))
+            sweep_session(self._runtime.session_id)
 
 
 def list_sessions(root: Path | None = None) -> list[SessionSummary]:

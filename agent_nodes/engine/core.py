@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agent_nodes._clock import Clock
@@ -15,6 +15,7 @@ from agent_nodes.messages import SystemMessage
 from agent_nodes.store.line import Line, Tx
 from agent_nodes.store.records import Task, Turn
 from agent_nodes.store.writes import append_entry, set_tip
+from agent_nodes.tools.background import Background
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class Engine:
     definitions: Mapping[str, Definition]
     session_id: str
     main_target: int
+    background: Background = field(default_factory=Background)
     results: Any = None
     """Collects tool results that come together (see ``tool_task.Results``)."""
 

@@ -38,6 +38,7 @@ from agent_nodes.store.records import Task, Turn
 from agent_nodes.store.storage import AgentStorageFactory
 from agent_nodes.store.writes import append_entry, drop_progress, drop_waits, mark_abort, reset_context, set_tip
 from agent_nodes.submission import Submission
+from agent_nodes.tools.processes import sweep_session
 
 _ENTRY_KINDS: dict[str, EntryKind] = {"user": "user", "assistant": "assistant", "tool_result": "tool_result"}
 
@@ -111,6 +112,8 @@ class Harness:
             projection.meters[main] = ContextMeter(main, state.context_used, state.context_total)
         projection.tasks.update({task.id: task for task in tasks})
         projection.turns.update({turn.id: turn for turn in turns})
+        if line.storage.taken_over:
+            await asyncio.to_thread(sweep_session, session_id)
         line.subscribe(projection.apply)
         engine = Engine(config, line, projection, scheduler, DEFINITIONS, session_id, main)
         engine.results = tool_task.Results(engine)
@@ -184,6 +187,10 @@ class Harness:
         if submitted.turn.id in self._engine.projection.turns:
             self._activate(submitted.turn.id)
 
+    async def settled(self, turn: Turn) -> None:
+        """The turn has ended: what it has left running in the background ends too."""
+        await self._engine.background.end(turn.request_id)
+
     def _activate(self, turn_id: int) -> None:
         self._check_open()  # what starts behind the halt of a close nobody would end
         self._engine.setup(turn_id)
@@ -217,6 +224,7 @@ class Harness:
             except InputValidationError as error:  # nobody here can go on with it, and what is new must not wait
                 await self._settle_turns([turn.id], "failure.settle", Ending("runtime_failure", error.message))
             await asyncio.shield(end)  # a waiter that is cancelled must not take the turn's end with it
+            await self.settled(turn)
             finished.append(turn.request_id)
         return finished
 
@@ -323,10 +331,13 @@ class Harness:
             await self._engine.line.close()
 
     async def _halt(self, turn_id: int | None) -> None:
-        await self._engine.scheduler.halt(turn_id)
-        await self._engine.results.idle()
+        engine = self._engine
+        await engine.scheduler.halt(turn_id)
+        await engine.results.idle()
+        turn = None if turn_id is None else engine.projection.turns.get(turn_id)
+        await engine.background.end(None if turn is None else turn.request_id)
         with suppress(AgentError):  # a dead line has nothing more to tell
-            await self._engine.line.read(lambda _: None)  # commits that were under way are known now
+            await engine.line.read(lambda _: None)  # commits that were under way are known now
 
     async def reconcile(self) -> None:
         """Make what an owner left running ready to be taken over, and finish stops that it did not."""

@@ -209,6 +209,7 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
         environment={MARKER: marker(engine, task)},
         session_id=engine.session_id,
         request_id=engine.turn(task).request_id,
+        background=engine.background,
     )
     # A task of its own: a tool that cancels itself is told from a call that is cancelled by us.
     call = asyncio.ensure_future(_call(tool, task.input, context))

@@ -49,12 +49,14 @@ _CONTENDED = {errno.EACCES, errno.EAGAIN, errno.EDEADLK, errno.EWOULDBLOCK}
 
 
 class OwnerLock:
-    """Held from :meth:`acquire` to :meth:`release`. Child processes do not inherit it."""
+    """Held from :meth:`acquire` to :meth:`release`. Child processes do not inherit it. ``taken_over`` says that the
+    holder before ended without giving it back."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "taken_over")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, taken_over: bool) -> None:
         self._fd: int | None = fd
+        self.taken_over = taken_over
 
     @classmethod
     def acquire(cls, path: Path) -> OwnerLock:
@@ -75,7 +77,7 @@ class OwnerLock:
             if error.errno in _CONTENDED:
                 raise _busy(path, holder) from None
             raise faults.file_error(error, str(path)) from error
-        lock = cls(fd)
+        lock = cls(fd, taken_over=os.fstat(fd).st_size > 0)
         try:
             _write(fd, orjson.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": SYSTEM_CLOCK.now()}))
         except OSError as error:

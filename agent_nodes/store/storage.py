@@ -31,6 +31,7 @@ class AgentStorage:
     ``observe(point, label)`` is called in the writing thread at each commit: ``begin`` before its transaction,
     ``commit`` when all its statements have run, ``committed`` afterwards. What it raises at the first two fails the
     commit. ``discard`` is called before ``release`` where nothing was committed: it takes away what ``open`` has made.
+    ``taken_over``: the owner before ended without giving the session back.
     """
 
     label: str
@@ -40,6 +41,7 @@ class AgentStorage:
     dialect: Literal["sqlite"] = "sqlite"
     path: Path | None = None
     observe: Observer | None = None
+    taken_over: bool = False
 
 
 class AgentStorageFactory(Protocol):
@@ -73,7 +75,9 @@ class SqliteStorage:
             lock.release()
             raise
         discard = (lambda: files.discard(path)) if made else _nothing
-        return AgentStorage(str(path), lambda: connect(str(path)), lock.release, discard, path=path)
+        return AgentStorage(
+            str(path), lambda: connect(str(path)), lock.release, discard, path=path, taken_over=lock.taken_over
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ Agent turns over durable sessions: a turn that was cut off goes on where it was.
   ask [PROMPT...]      one turn; the answer on stdout
   sessions list        the sessions there are
   sessions show KEY    what was said in one
+  models [WORD]        the models there are: windows, prices, efforts
 
   --help, --version    COMMAND --help tells the options of a command
 
@@ -60,6 +61,12 @@ examples:
 LIST = """\
 The sessions there are, the one used last first: session, turns, state, size, last used. At a terminal it is a table
 with these names above, else the values stand between tabs and there is no header.
+"""
+
+MODELS = """\
+The models configured in agent-nodes.toml (here and in the user's configuration folder), then those of the built-in list
+by who made them. At a terminal it is a table; else the values stand between tabs: id, provider, model, window, longest
+output, US dollars per million tokens of input, output, cache read and cache write, efforts, pictures yes or no.
 """
 
 
@@ -110,8 +117,13 @@ def _run(arguments: list[str]) -> int:
                 put("usage: agent-nodes sessions list|show KEY [--json]")
                 return 0
             raise InputValidationError("sessions: say list or show KEY.")
+        case ["models", *rest]:
+            given = _models_parser().parse_args(rest)
+            from conversation.models import models_command
+
+            return models_command(given)
         case _:
-            meant = _meant(arguments[0], ("ask", "sessions"))
+            meant = _meant(arguments[0], ("ask", "sessions", "models"))
             raise InputValidationError(f"There is no command {arguments[0]!r}{meant} See agent-nodes --help.")
 
 
@@ -232,6 +244,13 @@ def _show_parser() -> ArgumentParser:
     add("--project", metavar="NAME", help="where several projects have such a session")
     add("--session-key", metavar="NAME", help="where a conversation has several sessions")
     add("--json", action="store_true", help="one JSON document")
+    return parser
+
+
+def _models_parser() -> ArgumentParser:
+    parser = _parser("models", MODELS)
+    parser.add_argument("filter", nargs="?", default="", metavar="WORD", help="only models with this in id or name")
+    parser.add_argument("--json", action="store_true", help="one line of JSON a model")
     return parser
 
 

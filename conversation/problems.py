@@ -57,7 +57,8 @@ def command(name: str, *arguments: str) -> str:
 def problem(error: BaseException) -> str:
     """What went wrong on one line, without a key. Options are called as the command line calls them."""
     if isinstance(error, InputValidationError):
-        text = _in_flags(error.message)
+        # A file is told of in its own words.
+        text = error.message if error.field.startswith("models.") else _in_flags(error.message)
     elif isinstance(error, AgentError):
         text = error.message
     else:

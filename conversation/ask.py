@@ -122,6 +122,8 @@ class _Turn:
             await notes.line(f"agent-nodes: session {opening.key}; go on with: {again} {notes.blank}")
         if opening.demo:
             await notes.line(f"agent-nodes: {NO_KEY}")
+        if opening.endpoint():
+            await notes.line(f"agent-nodes: {opening.endpoint()}")
 
     async def _finish_older(self, stop: AbortSignal, notes: Notes) -> None:
         """A turn that was cut off goes first, unless it is the one that is meant. Its end, good or bad, is stored."""

@@ -213,7 +213,7 @@ def _ask_parser() -> ArgumentParser:
         metavar="NAME",
         help="anthropic, openai, demo, or your own name together with --base-url",
     )
-    add("-m", "--model", metavar="ID", help="default: the provider's own")
+    add("-m", "--model", metavar="ID", help="the model, or one of agent-nodes.toml; default: the provider's own")
     add("--base-url", metavar="URL", help="address of the service")
     kinds = ("anthropic-messages", "openai-responses", "openai-completions")
     add("--api-kind", choices=kinds, help="protocol of the service")
@@ -222,6 +222,14 @@ def _ask_parser() -> ArgumentParser:
     add("--allow", dest="allowed_directories", action="append", metavar="DIR", help="one more folder for file tools")
     policies = ("read-only", "workspace", "auto")
     add("--permission-policy", choices=policies, help="how far tools may go; default: workspace")
+    efforts = ("off", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "")
+    add(
+        "--effort",
+        choices=efforts,
+        metavar="LEVEL",
+        help="how hard it thinks: off, minimal, low ... max; '' lets it choose",
+    )
+    add("--model-attributes", metavar="JSON", help="what the model is, such as '{\"context_window\": 200000}'")
     add("--max-tokens", type=_count, metavar="N", help="longest output of one model response, in tokens")
     add("--context-window", type=_count, metavar="N", help="the model's window, in tokens")
     add("--stall-timeout", type=_seconds, metavar="SECONDS", help="silence after which a connection counts as lost")

@@ -7,6 +7,7 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agent_nodes._clock import SYSTEM_CLOCK
@@ -14,6 +15,7 @@ from agent_nodes.errors import InputValidationError, SessionBusy
 from agent_nodes.store.locate import is_file, session_file
 from conversation.host import PROJECT, SESSION_KEY, ConversationHost, named_session
 from conversation.problems import KEY_VARIABLES, OPTIONS, command, problem
+from conversation.workspace import ConfiguredModel, load_models, options_of
 
 # In this order: with both keys the first one's provider answers.
 KEYS: dict[str, str] = dict(zip(("anthropic", "openai"), KEY_VARIABLES, strict=True))
@@ -23,11 +25,13 @@ NO_KEY = f"no key is set ({' or '.join(KEYS.values())}); the demo answers, a scr
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A session that is still to be opened. ``demo``: the demo answers because there is no key."""
+    """A session that is still to be opened. ``demo``: the demo answers because there is no key. ``configured``: the
+    entry of ``agent-nodes.toml`` that the model is."""
 
     given: Namespace
     host: ConversationHost
     demo: bool
+    configured: ConfiguredModel | None = None
 
     @property
     def key(self) -> str:
@@ -65,6 +69,13 @@ class Opening:
                 words += [flag, str(value)]
         return command(name, *words, *more)
 
+    def endpoint(self) -> str:
+        """Where an entry of a file leads that names an address of its own, else empty."""
+        entry, named = self.configured, self.given.base_url
+        if entry is None or entry.base_url is None or named is not None:
+            return ""
+        return f"{entry.id} is {entry.provider} at {entry.base_url}, by {entry.file}"
+
     def shown(self) -> str:
         """The command line that shows this session."""
         return command("sessions", "show", self.key, *self._where())
@@ -79,12 +90,16 @@ def opening_of(given: Namespace) -> Opening:
     """What the options mean. Raises ``InputValidationError`` for wrong ones, before anything is opened."""
     ref = named_session(_new_key() if given.session is None else given.session, given.session_key, given.project)
     options = _options(given)
+    configured = _configured(options)
+    if configured is not None:
+        options = _with_file(configured, options)
     demo = options["provider"] is None
     if demo:
         options["provider"] = _provider(options, os.environ)
         demo = options["provider"] == DEMO
     _check_own(options)
-    return Opening(given, ConversationHost(ref.project, ref.conversation_id, ref.session_key, options=options), demo)
+    host = ConversationHost(ref.project, ref.conversation_id, ref.session_key, options=options)
+    return Opening(given, host, demo, configured)
 
 
 def check_names(given: Namespace) -> None:
@@ -98,6 +113,27 @@ def check_names(given: Namespace) -> None:
 def _options(given: Namespace) -> dict[str, Any]:
     values = vars(given)
     return {name: values[name] for name in OPTIONS if values.get(name) is not None or name == "provider"}
+
+
+def _configured(options: Mapping[str, Any]) -> ConfiguredModel | None:
+    """The entry of that id; at a provider that is named and is another one the id means that provider's model."""
+    model, provider = options.get("model"), options["provider"]
+    if not model:
+        return None
+    found = next((entry for entry in load_models(Path.cwd()) if entry.id == model), None)
+    return found if found is not None and provider in (None, found.provider) else None
+
+
+def _with_file(configured: ConfiguredModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given here comes first. The file's key is for the file's address alone, and not for the commands that a
+    model runs, which are children of this process."""
+    from_file = options_of(configured, os.environ)
+    if configured.api_key_env not in (None, *KEY_VARIABLES):
+        os.environ.pop(configured.api_key_env, None)
+    given = {name: value for name, value in options.items() if name != "model" and value is not None}
+    if given.get("base_url", configured.base_url) != configured.base_url:
+        from_file.pop("api_key", None)
+    return from_file | given
 
 
 def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:

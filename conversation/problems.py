@@ -19,6 +19,8 @@ OPTIONS = {
     "model": "--model",
     "base_url": "--base-url",
     "api_kind": "--api-kind",
+    "effort": "--effort",
+    "model_attributes": "--model-attributes",
     "system_prompt": "--system-prompt",
     "workdir": "--workdir",
     "allowed_directories": "--allow",
@@ -57,8 +59,7 @@ def command(name: str, *arguments: str) -> str:
 def problem(error: BaseException) -> str:
     """What went wrong on one line, without a key. Options are called as the command line calls them."""
     if isinstance(error, InputValidationError):
-        # A file is told of in its own words.
-        text = error.message if error.field.startswith("models.") else _in_flags(error.message)
+        text = _in_flags(error)
     elif isinstance(error, AgentError):
         text = error.message
     else:
@@ -70,7 +71,12 @@ def problem(error: BaseException) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def _in_flags(text: str) -> str:
+def _in_flags(error: InputValidationError) -> str:
+    text = error.message
+    if error.field.startswith("models."):  # of a file, whose words are its own
+        return text
+    if error.field.partition(".")[0] == "model_attributes":
+        return "--model-attributes: " + text.removeprefix("model_attributes: ").replace("model_attributes.", "")
     text = text.removeprefix("create_agent: ").removeprefix("input.")
     for said, meant in _PHRASES:
         text = text.replace(said, meant)

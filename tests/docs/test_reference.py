@@ -12,13 +12,16 @@ from typing import get_args
 
 import agent_nodes
 import conversation.ask
-from agent_nodes import errors, events, host, options, runtime, submission
+from agent_nodes import errors, events, host, model_attributes, options, runtime, submission
 from agent_nodes.engine import continuation
+from agent_nodes.messages import EffortLevel
 from agent_nodes.nodes import agent as agent_node
 from agent_nodes.nodes.dispatch import TaskOptions
 from agent_nodes.providers import catalog
+from agent_nodes.providers.base import ModelEntry, ThinkingStyle
 from agent_nodes.store import _sql, storage
 from agent_nodes.tools import base, policy
+from conversation import workspace
 from tests.docs.markdown import ROOT, codes, rows
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -90,6 +93,18 @@ def test_the_providers_are_listed_as_they_are() -> None:
         protocols = ", or ".join(f"`{kind}`" for kind in service.apis)
         variables = f"`{service.key_variable}` | `{service.url_variable}`"
         assert f"| `{name}` | {protocols} | {variables} | `{service.model}` |" in text
+
+
+def test_every_field_of_a_model_stands_in_the_guide() -> None:
+    text = (GUIDE / "models.md").read_text()
+    names = {
+        *model_attributes.AgentModelAttributes.model_fields,
+        *(item.name for item in fields(ModelEntry)),
+        *(item.name for item in fields(workspace.ConfiguredModel)),
+        *get_args(EffortLevel),
+        *(style for style in get_args(ThinkingStyle) if style != "effort"),
+    } - {"id", "file"}
+    assert [name for name in sorted(names) if f"`{name}`" not in text and f"{name}=" not in text] == []
 
 
 def test_every_option_and_field_of_the_nodes_stands_in_the_guide() -> None:

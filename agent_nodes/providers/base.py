@@ -115,13 +115,15 @@ FailureKind: TypeAlias = Literal["dropped", "transient", "overflow", "quota", "a
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a response did not come whole. ``retryable`` is the protocol's and transport's verdict (connection loss,
-    408/409/429, 5xx, overload); ``retry_after`` in seconds as the server asked. ``message`` holds no secret."""
+    408/409/429, 5xx, overload); ``retry_after`` in seconds as the server asked; ``param`` is the field of the request
+    that the service names. ``message`` holds no secret."""
 
     kind: FailureKind
     message: str
     retryable: bool
     status: int | None = None
     retry_after: float | None = None
+    param: str | None = None
 
 
 @dataclass(slots=True)

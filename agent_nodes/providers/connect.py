@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 from agent_nodes._clock import Clock
+from agent_nodes.providers.attempts import Attempts
 from agent_nodes.providers.base import Failed, ModelEntry, ModelEvent, ModelRequest, Provider
+from agent_nodes.providers.corrections import MEMORY, Memory
 from agent_nodes.providers.credentials import other_credentials
 from agent_nodes.providers.failures import invalid
 from agent_nodes.providers.payload import Draft
@@ -60,35 +63,54 @@ def connect(
 
 
 class WireProvider:
-    """A :class:`~agent_nodes.providers.base.Provider`: a protocol over a wire."""
+    """A :class:`~agent_nodes.providers.base.Provider`: a protocol over a wire. A request that is refused because of a
+    field that can be changed goes out again, changed (see :mod:`~agent_nodes.providers.corrections`)."""
 
-    def __init__(self, wire: Wire, codec: Codec, *, clock: Clock, stall_timeout: float) -> None:
+    def __init__(
+        self, wire: Wire, codec: Codec, *, clock: Clock, stall_timeout: float, memory: Memory = MEMORY
+    ) -> None:
         self._wire = wire
         self._codec = codec
         self._clock = clock
         self._stall_timeout = stall_timeout
+        self._memory = memory
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
-        try:
-            body = self._codec.draft(request).encode()
-        except (TypeError, ValueError, KeyError, RecursionError) as error:
-            return _failed(f"The request cannot be written as JSON ({type(error).__name__}: {error}).")
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[ModelEvent], None]:
+        attempts = Attempts(request, self._wire.origin, self._memory)
+        while True:
+            try:
+                draft = attempts.amended(self._codec.draft(request))
+                body = draft.encode()
+            except (TypeError, ValueError, KeyError, RecursionError) as error:
+                yield [Failed(invalid(f"The request cannot be written as JSON ({type(error).__name__}: {error})."))]
+                return
+            async with aclosing(self._send(body, request.model)) as batches:
+                opening = await anext(batches)
+                refused = opening[0] if len(opening) == 1 else None
+                if not isinstance(refused, Failed):
+                    attempts.helped()
+                    yield opening
+                    async for batch in batches:
+                        yield batch
+                    return
+            error = attempts.correct(refused.failure, draft.head)
+            if error is not None:
+                yield [Failed(error)]
+                return
+
+    def _send(self, body: bytes, entry: ModelEntry) -> AsyncGenerator[list[ModelEvent], None]:
         return stream_response(
             self._wire,
             self._codec.path,
             body,
             {},
-            self._codec.Decoder(request.model),
+            self._codec.Decoder(entry),
             clock=self._clock,
             stall_timeout=self._stall_timeout,
         )
 
     async def close(self) -> None:
         await self._wire.close()
-
-
-async def _failed(message: str) -> AsyncGenerator[Sequence[ModelEvent], None]:
-    yield [Failed(invalid(message))]
 
 
 def _codec(entry: ModelEntry) -> Codec:

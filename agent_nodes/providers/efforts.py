@@ -17,7 +17,7 @@ SHOWN: JsonObject = {"type": "adaptive", "display": "summarized"}
 
 LEAST_BUDGET = 1024
 _ANSWER = 4096  # tokens that a budget leaves to the answer
-_BUDGETS: dict[EffortLevel, int] = {"minimal": 1024, "low": 4096, "medium": 10_000, "high": 20_000, "xhigh": 32_000}
+BUDGETS: dict[EffortLevel, int] = {"minimal": 1024, "low": 4096, "medium": 10_000, "high": 20_000, "xhigh": 32_000}
 
 # Where nothing else is known of a model: the families that think by default, and those that do when asked.
 _THINKS_BY_ITSELF = re.compile(r"claude-[a-z]+-([5-9]|\d{2})(?!\d)")
@@ -97,7 +97,7 @@ def _off(style: ThinkingStyle) -> JsonObject:
 
 def _budget(level: EffortLevel, entry: ModelEntry, limit: int) -> JsonObject:
     """A number of tokens, and a level beside it only where one is known."""
-    budget = budget_below(_BUDGETS.get(level, limit), limit)
+    budget = budget_below(BUDGETS.get(level, limit), limit)
     if budget is None:
         return {"thinking": {"type": "disabled"}}
     fields: JsonObject = {"thinking": {"type": "enabled", "budget_tokens": budget}}

@@ -15,11 +15,13 @@ _PAGE_LIMIT = 8192  # of a web page, in search of its title
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """The service's text on one line, its codes in lower case, finest first, and a status where the body has one."""
+    """The service's text on one line, its codes in lower case, finest first, and, where the body has one, a status and
+    the field of the request that is wrong."""
 
     text: str = ""
     codes: tuple[str, ...] = ()
     status: int | None = None
+    param: str | None = None
 
 
 def report_of_body(body: bytes) -> ErrorReport:
@@ -75,7 +77,8 @@ def _from_object(error: JsonObject) -> ErrorReport:
     behind = _part(error, "metadata", "raw")
     if isinstance(behind, str) and behind:
         text = f"{text}: {behind}"
-    return ErrorReport(one_line(text), tuple(codes), status)
+    param = error.get("param")
+    return ErrorReport(one_line(text), tuple(codes), status, one_line(param) if isinstance(param, str) else None)
 
 
 def _part(error: JsonObject, field: str, name: str) -> JsonValue:

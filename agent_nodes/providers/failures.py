@@ -235,7 +235,7 @@ def _failure(report: ErrorReport, status: int | None) -> Failure:
     kind = _kind(report, status)
     transient = kind == "transient"
     wait = _text_wait(report.text) if transient else None
-    return Failure(kind, _message(report, status, kind), transient, status, wait)
+    return Failure(kind, _message(report, status, kind), transient, status, wait, report.param)
 
 
 def _kind(report: ErrorReport, status: int | None) -> FailureKind:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 
 from agent_nodes._clock import SYSTEM_CLOCK, Clock
+from agent_nodes.providers.corrections import MEMORY
 from agent_nodes.providers.sdk_wire import SdkWire
 from agent_nodes.providers.wire import HttpWire, Wire
 from tests.fakes.server import FakeServer
@@ -54,3 +55,11 @@ async def fake() -> AsyncIterator[FakeServer]:
 @pytest.fixture
 async def wire(fake: FakeServer, wire_to: WireTo) -> Wire:
     return wire_to(fake)
+
+
+@pytest.fixture(autouse=True)
+def nothing_learnt() -> Iterator[None]:
+    """Fake services come and go at the same addresses: what one refused says nothing about the next."""
+    MEMORY.clear()
+    yield
+    MEMORY.clear()

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from agent_nodes.events import AgentStreamEvent as AgentStreamEvent
     from agent_nodes.host import AgentHost as AgentHost
     from agent_nodes.host import UsageReport as UsageReport
+    from agent_nodes.messages import ImageBlock as ImageBlock
+    from agent_nodes.messages import TextBlock as TextBlock
     from agent_nodes.model_attributes import AgentModelAttributes as AgentModelAttributes
     from agent_nodes.nodes.agent import create_agent_node as create_agent_node
     from agent_nodes.nodes.agent import run_agent as run_agent
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
     from agent_nodes.tools.base import AgentTool as AgentTool
     from agent_nodes.tools.base import AgentToolResult as AgentToolResult
     from agent_nodes.tools.base import ToolContext as ToolContext
+    from agent_nodes.tools.decorator import agent_tool as agent_tool
+    from agent_nodes.tools.policy import ToolPermissionDefinition as ToolPermissionDefinition
 
 _HOME = {
     "AbortSignal": "_aio",
@@ -109,6 +113,7 @@ _HOME = {
     "AgentTool": "tools.base",
     "AgentToolResult": "tools.base",
     "ExecutionAborted": "errors",
+    "ImageBlock": "messages",
     "InputValidationError": "errors",
     "ModelCost": "providers.base",
     "ModelEntry": "providers.base",
@@ -118,10 +123,13 @@ _HOME = {
     "SessionFileError": "errors",
     "SessionLost": "errors",
     "StorageError": "errors",
+    "TextBlock": "messages",
     "ToolContext": "tools.base",
+    "ToolPermissionDefinition": "tools.policy",
     "TurnFailed": "errors",
     "UsageReport": "host",
     "UserInputRequired": "errors",
+    "agent_tool": "tools.decorator",
     "create_agent": "runtime",
     "create_agent_node": "nodes.agent",
     "create_input_node": "nodes.input",
@@ -152,6 +160,7 @@ __all__ = [
     "AgentTool",
     "AgentToolResult",
     "ExecutionAborted",
+    "ImageBlock",
     "InputValidationError",
     "ModelCost",
     "ModelEntry",
@@ -161,10 +170,13 @@ __all__ = [
     "SessionFileError",
     "SessionLost",
     "StorageError",
+    "TextBlock",
     "ToolContext",
+    "ToolPermissionDefinition",
     "TurnFailed",
     "UsageReport",
     "UserInputRequired",
+    "agent_tool",
     "create_agent",
     "create_agent_node",
     "create_input_node",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import struct
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from typing import Any
 from agent_nodes import AgentTool
 from agent_nodes._clock import SYSTEM_CLOCK, Clock
 from agent_nodes.events import AgentStreamEvent
+from agent_nodes.messages import ImageBlock
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.providers.scripted import ScriptedProvider
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
@@ -93,6 +97,19 @@ def tool(
 ) -> AgentTool:
     parameters = {"type": "object", "properties": properties or {}, "required": list(required)}
     return AgentTool(name=name, description=name, parameters=parameters, execute=execute, **options)
+
+
+def png(width: int = 1, height: int = 1) -> ImageBlock:
+    """A grey picture, as small as it can be."""
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(bytes((width + 1) * height))),
+        (b"IEND", b""),
+    )
+    chunks = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    ]
+    return ImageBlock(base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode(), "image/png")
 
 
 @asynccontextmanager

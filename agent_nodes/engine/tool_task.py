@@ -32,8 +32,10 @@ from agent_nodes.store.writes import (
     set_tip,
     step_task,
 )
-from agent_nodes.tools.arguments import ToolError, check_arguments, result_of
+from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.environment import ToolError
+from agent_nodes.tools.results import result_of
 
 NAME = "tool"
 
@@ -234,7 +236,7 @@ async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) ->
             value = await run_in_thread(lambda: execute(arguments, context))
             if inspect.isawaitable(value):
                 value = await value
-        return result_of(value)
+        return result_of(value, tool.output_schema)
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:

@@ -1,54 +1,96 @@
-"""Arguments on the way into a tool, results on the way out."""
+"""Arguments on the way into a tool: prepared, checked, and mended where a mistake has one meaning."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any, cast
 
-from agent_nodes.errors import validation_error
-from agent_nodes.messages import ContentBlock, JsonObject, TextBlock, repair_text
-from agent_nodes.tools.base import AgentTool, AgentToolResult
-from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, NOTE_LINES, start_of
+import orjson
+
+from agent_nodes.messages import JsonObject, JsonValue, repair_json
+from agent_nodes.tools.base import AgentTool
 from agent_nodes.tools.environment import ToolError
-
-SHOWN_MISTAKES = 5
-SHOWN_TEXT = 200
-CACHED = 256
-
-# Compiled validators by the identity of the schema, which is kept beside so that the identity stays its own.
-_validators: dict[int, tuple[object, Any]] = {}
+from agent_nodes.tools.schemas import BadSchema, branches, mistakes, model_mistakes, validator
 
 
 def check_arguments(tool: AgentTool, arguments: JsonObject, invalid: str | None = None) -> JsonObject:
-    """The arguments that ``tool.execute`` gets.
+    """The arguments that ``tool.execute`` gets: a new dict of plain JSON, because a call that is run again after a
+    crash gets them from the store.
 
-    With a JSON Schema that is an equal dict, in which mistakes that have one meaning are mended: null for an optional
-    field is left out, and text that holds the JSON of the wanted type is read. With a pydantic model it is the
-    ``model_dump(mode="json")`` of the validated model: defaults are filled in, and values are plain JSON, because a
-    call that is run again after a crash gets them from the store. ``invalid`` is what the model sent instead of a JSON
-    object.
+    What the tool's ``prepare_arguments`` makes of them is checked. Mistakes that have one meaning are mended: null for
+    an optional field is left out, and text that holds the JSON of the wanted type is read. With a pydantic model the
+    result is the ``model_dump(mode="json")`` of the validated model, so that defaults are filled in; a tool made from a
+    function gets what was checked, for it validates again. ``invalid`` is what the model sent instead of a JSON object.
 
     Raises :class:`ToolError` with a line for each field that is wrong.
     """
     if invalid is not None:
         raise ToolError(f"The arguments of {tool.name} are {_why_invalid(invalid)}. Nothing was done; send them again.")
-    if not isinstance(tool.parameters, dict):
-        return _by_model(tool, arguments)
-    validator = _validator(tool)
-    if validator.is_valid(arguments):
-        return dict(arguments)
-    mended = _mended(tool.schema(), arguments)
-    mistakes = [_mistake(error) for error in validator.iter_errors(mended)]
-    if mistakes:
-        raise _refused(tool, mistakes)
+    prepared = dict(arguments) if tool.prepare_arguments is None else _prepared(tool, arguments)
+    if tool.model is None:
+        return _by_schema(tool, prepared)
+    return _by_model(tool, tool.model, prepared)
+
+
+def _prepared(tool: AgentTool, arguments: JsonObject) -> JsonObject:
+    """What the caller's function makes of a copy: the call itself stays as it was submitted."""
+    assert tool.prepare_arguments is not None
+    try:
+        prepared: Any = tool.prepare_arguments(deepcopy(arguments))
+    except Exception as error:
+        raise ToolError(
+            f"The arguments of {tool.name} could not be prepared: {error or type(error).__name__}"
+        ) from error
+    if not isinstance(prepared, dict):
+        raise ToolError(f"{tool.name}: prepare_arguments returned {type(prepared).__name__}, not a dict of arguments.")
+    repaired = repair_json(prepared)
+    if not _storable(repaired):
+        raise ToolError(f"{tool.name}: prepare_arguments returned something that is no JSON.")
+    return repaired
+
+
+def _by_schema(tool: AgentTool, arguments: JsonObject) -> JsonObject:
+    schema = tool.schema()
+    try:
+        if validator(schema).is_valid(arguments):
+            return arguments
+        mended = mend(schema, arguments)
+        wrong = mistakes(schema, mended)
+    except BadSchema as error:
+        raise ToolError(f"The parameters of the tool {tool.name} are no usable JSON Schema: {error}") from error
+    if wrong:
+        raise _refused(tool, wrong)
     return mended
 
 
-def _refused(tool: AgentTool, mistakes: list[str]) -> ToolError:
-    left = len(mistakes) - SHOWN_MISTAKES
-    more = [f"and {left} more"] if left > 0 else []
-    return ToolError("\n".join([f"Arguments of {tool.name} refused:", *mistakes[:SHOWN_MISTAKES], *more]))
+def _refused(tool: AgentTool, wrong: list[str]) -> ToolError:
+    return ToolError("\n".join([f"Arguments of {tool.name} refused:", *wrong]))
+
+
+def _by_model(tool: AgentTool, model: Any, arguments: JsonObject) -> JsonObject:
+    from pydantic import ValidationError
+
+    from agent_nodes.tools.decorator import FunctionTool
+
+    try:
+        value = model.model_validate_json(orjson.dumps(arguments))
+    except ValidationError:
+        arguments = mend(tool.schema(), arguments)
+        try:
+            value = model.model_validate_json(orjson.dumps(arguments))
+        except ValidationError as error:
+            raise _refused(tool, model_mistakes(error)) from error
+    if isinstance(tool, FunctionTool):
+        return arguments
+    checked = value.model_dump(mode="json")
+    if not _storable(checked):
+        raise ToolError(
+            f"Arguments of {tool.name} refused: a number in them is not finite or has more than 64 bits; where such "
+            "are wanted, the tool must take them as text."
+        )
+    return checked
 
 
 def _why_invalid(text: str) -> str:
@@ -76,52 +118,9 @@ def _ends_early(text: str) -> bool:
     return False
 
 
-def _by_model(tool: AgentTool, arguments: JsonObject) -> JsonObject:
-    from pydantic import ValidationError
+# -- mending -----------------------------------------------------------------------------------------------------------
 
-    try:
-        return tool.parameters.model_validate(arguments).model_dump(mode="json")
-    except ValidationError as error:
-        raise ToolError(str(validation_error(error, where=f"Arguments of {tool.name} refused"))) from error
-
-
-def _validator(tool: AgentTool) -> Any:
-    key = id(tool.parameters)
-    known = _validators.get(key)
-    if known is not None:
-        return known[1]
-    import jsonschema_rs
-
-    try:
-        validator = jsonschema_rs.validator_for(tool.parameters, retriever=_no_retrieval)
-    except ValueError as error:
-        reason = str(error).partition("\n")[0]
-        raise ToolError(f"The parameters of the tool {tool.name} are no usable JSON Schema: {reason}") from error
-    while len(_validators) >= CACHED:
-        _validators.pop(next(iter(_validators)), None)
-    _validators[key] = (tool.parameters, validator)
-    return validator
-
-
-def _no_retrieval(uri: str) -> Any:
-    raise ValueError(f"{uri} is elsewhere, and a schema is never fetched; put the definition into $defs")
-
-
-def _mistake(error: Any) -> str:
-    """``field.0.name: what is wrong``; without the value where it is long."""
-    path = [str(part) for part in error.instance_path]
-    kind = error.kind
-    if kind.name == "required":
-        return f"{'.'.join([*path, kind.property])}: missing"
-    if kind.name == "additionalProperties":
-        return "; ".join(f"{'.'.join([*path, name])}: unknown field" for name in kind.unexpected)
-    message: str = error.message
-    if len(message) > SHOWN_TEXT:
-        message = f"{message[: SHOWN_TEXT // 2]} … {message[-SHOWN_TEXT // 2 :]}"
-    return f"{'.'.join(path)}: {message}" if path else message
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
+_KINDS: dict[str, tuple[type[Any], ...]] = {
     "integer": (int,),
     "number": (int, float),
     "boolean": (bool,),
@@ -130,76 +129,75 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _mended(schema: JsonObject, arguments: JsonObject) -> JsonObject:
-    properties: JsonObject = schema.get("properties", {})
+def mend(schema: JsonObject, arguments: JsonObject) -> JsonObject:
+    """``arguments`` with the mistakes mended that have one meaning under ``schema``; the rest as it is."""
+    return cast("JsonObject", _mended(arguments, schema, schema))
+
+
+def _mended(value: JsonValue, schema: object, root: JsonObject) -> JsonValue:
+    options = list(branches(schema, root))
+    if isinstance(value, str):
+        value = _read(value, _kinds(options))
+    # Where several shapes fit, which one is meant is not for us to guess.
+    if isinstance(value, dict):
+        shapes = [option for option in options if "object" in _kinds([option])]
+        given = cast("JsonObject", value)
+        return _mended_object(given, shapes[0], root) if len(shapes) == 1 else given
+    if isinstance(value, list):
+        shapes = [option for option in options if "array" in _kinds([option])]
+        items: object = shapes[0].get("items") if len(shapes) == 1 else None
+        return [_mended(item, items, root) for item in cast("list[Any]", value)]
+    return value
+
+
+def _mended_object(value: JsonObject, schema: JsonObject, root: JsonObject) -> JsonObject:
+    properties: object = schema.get("properties")
     required: Iterable[str] = schema.get("required", ())
+    others: object = schema.get("additionalProperties")
     mended: JsonObject = {}
-    for name, value in arguments.items():
-        field: Any = properties.get(name)
-        kind: Any = cast("JsonObject", field).get("type") if isinstance(field, dict) else None
-        if value is None and isinstance(kind, str) and kind != "null" and name not in required:
-            continue
-        mended[name] = _read(value, kind) if isinstance(value, str) else value
+    for name, item in value.items():
+        known = isinstance(properties, dict) and name in properties
+        field: object = cast("JsonObject", properties)[name] if known else others
+        if item is None and known and name not in required:
+            kinds = _kinds(list(branches(field, root)))
+            if kinds and "null" not in kinds:
+                continue
+        mended[name] = _mended(item, field, root)
     return mended
 
 
-def _read(text: str, kind: Any) -> Any:
-    wanted = _TYPES.get(kind) if isinstance(kind, str) else None
-    if wanted is None:
+def _kinds(options: list[JsonObject]) -> set[str]:
+    """The types that are allowed; empty where any is."""
+    found: set[str] = set()
+    for option in options:
+        kind: object = option.get("type")
+        if isinstance(kind, str):
+            found.add(kind)
+        elif isinstance(kind, list):
+            found.update(str(item) for item in cast("list[object]", kind))
+        else:
+            return set()
+    return found
+
+
+def _read(text: str, kinds: set[str]) -> JsonValue:
+    """The JSON in ``text`` where that is what is wanted and text is not; else ``text``."""
+    if "string" in kinds:
         return text
+    wanted = {kind for name in kinds for kind in _KINDS.get(name, ())}
     try:
-        value = json.loads(text)
+        value: JsonValue = repair_json(json.loads(text))
     except (ValueError, RecursionError):
         return text
-    right = isinstance(value, wanted) and (kind == "boolean" or not isinstance(value, bool))
-    return value if right else text
+    # A bool is an int to Python, but to nobody else.
+    return value if type(value) in wanted and _storable(value) else text
 
 
-def result_of(value: object) -> AgentToolResult:
-    """What a tool returned, as a result: an :class:`AgentToolResult`, a string, None, or anything JSON-able (pydantic
-    models too). The text in it is repaired and cut to 2,000 lines or 50 KB.
-
-    Raises :class:`ToolError` when there is no way to show it.
-    """
-    if isinstance(value, AgentToolResult):
-        return AgentToolResult(_bounded(value.blocks()), value.is_error)
-    text = value if isinstance(value, str) else "" if value is None else _as_json(value)
-    return AgentToolResult(_bounded((TextBlock(text),)))
-
-
-def _as_json(value: object) -> str:
+def _storable(value: JsonValue) -> bool:
+    """Whether ``value`` is JSON that comes back from the store as it is: no NaN, no integer beyond 64 bits."""
     try:
-        return json.dumps(value, ensure_ascii=False, default=_plain)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(
-            f"The tool returned {type(value).__name__}, which is neither text nor JSON ({error})."
-        ) from error
-
-
-def _plain(value: object) -> object:
-    dump: Callable[..., object] | None = getattr(value, "model_dump", None)
-    if dump is not None and not isinstance(value, type):
-        return dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is not JSON-able")
-
-
-def _bounded(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """The limit counts for all text together; a text that is cut says so, and a result is never blank."""
-    out: list[ContentBlock] = []
-    room, lines = MAX_BYTES, MAX_LINES + NOTE_LINES
-    for block in blocks:
-        if not isinstance(block, TextBlock):
-            out.append(block)
-            continue
-        text = repair_text(block.text)
-        data = text.encode()
-        if len(data) > room or text.count("\n") >= lines:
-            shown = start_of(data, max(0, room - NOTE_BYTES), max(0, lines - NOTE_LINES))
-            text = f"{shown}\n[cut: the first {len(shown.encode()):,} of {len(data):,} bytes; ask for less at a time]"
-            room = lines = 0
-        else:
-            room -= len(data)
-            lines -= text.count("\n") + 1
-        if text.strip():
-            out.append(TextBlock(text, block.raw))
-    return tuple(out) or (TextBlock("[no output]"),)
+        json.dumps(value, allow_nan=False)
+        orjson.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

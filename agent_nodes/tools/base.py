@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -12,7 +13,7 @@ import orjson
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import ContentBlock, JsonObject, TextBlock, ToolSpec
+from agent_nodes.messages import ContentBlock, JsonObject, JsonValue, TextBlock, ToolSpec, Usage
 
 if TYPE_CHECKING:
     from agent_nodes.tools.background import Background
@@ -28,15 +29,24 @@ TOOL_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class AgentToolResult:
-    """``content`` is text or content blocks for the model; ``is_error`` marks a failure that the model can handle."""
+    """What a call gives back.
 
-    content: str | tuple[ContentBlock, ...]
+    ``content`` is text or content blocks for the model; without any it reads the JSON of ``structured_content``, which
+    is for programs: JSON, or what becomes JSON through the tool's ``output_schema``. ``is_error`` marks a failure that
+    the model can handle. ``terminate``: the turn ends with this round instead of asking the model again, if every call
+    of the round says so. ``usage``: tokens that the call itself spent on models; they are billed to the conversation,
+    not to the turn.
+    """
+
+    content: str | Sequence[ContentBlock] = ""
+    _: KW_ONLY
+    structured_content: JsonValue = None
     is_error: bool = False
+    terminate: bool = False
+    usage: Usage | None = None
 
     def blocks(self) -> tuple[ContentBlock, ...]:
-        if isinstance(self.content, str):
-            return (TextBlock(self.content),)
-        return self.content
+        return (TextBlock(self.content),) if isinstance(self.content, str) else tuple(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +72,6 @@ class ToolContext:
     background: Background | None = None
 
 
-ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]
-
-
 def _is_json(value: object) -> bool:
     try:
         orjson.dumps(value)
@@ -73,23 +80,36 @@ def _is_json(value: object) -> bool:
     return True
 
 
+ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | Any]
+PrepareArguments: TypeAlias = Callable[[JsonObject], JsonObject]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
     """A tool of the caller's own.
 
     ``parameters`` is a JSON Schema object or a pydantic model class. ``execute(arguments, context)`` is an async
-    function, or a plain one, which runs in a thread; it returns an :class:`AgentToolResult`, a string, or anything
-    JSON-able, and raising makes an error result. ``replay``: what recovery does with a call whose outcome a crash left
-    unknown (``never``: report it as interrupted, ``safe``: run it again). ``execution``: ``sequential`` calls of a
-    round run one after the other, in order.
+    function, or a plain one, which runs in a thread; it returns an :class:`AgentToolResult`, a string, content blocks,
+    or anything JSON-able, and raising makes an error result.
 
-    Raises :class:`InputValidationError` when a field is wrong.
+    ``prepare_arguments(arguments)`` mends what the model sent before it is checked, and returns what is to be checked;
+    it is a plain function and quick, as it runs on the event loop. ``output_schema``, a JSON Schema object, a pydantic
+    model class or a ``TypeAdapter``, is the shape of the structured content: of what an :class:`AgentToolResult` holds
+    as such, else of the returned value itself.
+
+    ``replay``: what recovery does with a call whose outcome a crash left unknown (``never``: report it as interrupted,
+    ``safe``: run it again). ``execution``: ``sequential`` calls of a round run one after the other, in order.
+
+    Raises :class:`InputValidationError` when a field is wrong; whether a JSON Schema is a valid one is found when an
+    agent is made with the tool.
     """
 
     name: str
     description: str
     parameters: Any
     execute: ToolExecute
+    prepare_arguments: PrepareArguments | None = None
+    output_schema: Any = None
     replay: ReplayPolicy = "never"
     execution: Execution = "parallel"
 
@@ -98,22 +118,34 @@ class AgentTool:
             raise InputValidationError(
                 f"tool name {self.name!r}: use 1 to 64 of letters, digits, '_' and '-'", field="name"
             )
-        if not callable(self.execute):
-            raise InputValidationError(f"tool {self.name}: execute must be a function", field="execute")
-        if self.replay not in ("never", "safe"):
-            raise InputValidationError(f"tool {self.name}: replay must be 'never' or 'safe'", field="replay")
-        if self.execution not in ("parallel", "sequential"):
-            raise InputValidationError(
-                f"tool {self.name}: execution must be 'parallel' or 'sequential'", field="execution"
-            )
         if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputValidationError(f"tool {self.name}: description must be a text", field="description")
+            raise self._wrong("description", "must be a text")
+        if not callable(self.execute):
+            raise self._wrong("execute", "must be a function")
+        prepare = self.prepare_arguments
+        if prepare is not None and (not callable(prepare) or inspect.iscoroutinefunction(prepare)):
+            raise self._wrong("prepare_arguments", "must be a plain function (arguments) -> arguments")
+        if self.replay not in ("never", "safe"):
+            raise self._wrong("replay", "must be 'never' or 'safe'")
+        if self.execution not in ("parallel", "sequential"):
+            raise self._wrong("execution", "must be 'parallel' or 'sequential'")
         schema = self.schema()
         if schema.get("type") != "object" or not _is_json(schema):
-            raise InputValidationError(
-                f"tool {self.name}: parameters must be a JSON Schema with type 'object' or a pydantic model class",
-                field="parameters",
-            )
+            raise self._wrong("parameters", "must be a JSON Schema with type 'object' or a pydantic model class")
+        output = self.output_schema
+        if isinstance(output, dict):
+            if not _is_json(cast("object", output)):
+                raise self._wrong("output_schema", "holds something that is no JSON")
+        elif output is not None and not hasattr(output, "model_validate") and not hasattr(output, "validate_python"):
+            raise self._wrong("output_schema", "must be a JSON Schema, a pydantic model class or a TypeAdapter")
+
+    def _wrong(self, name: str, what: str) -> InputValidationError:
+        return InputValidationError(f"tool {self.name}: {name} {what}", field=name)
+
+    @property
+    def model(self) -> Any:
+        """The pydantic model class that checks the arguments; None where ``parameters`` as a JSON Schema does."""
+        return None if isinstance(self.parameters, dict) else self.parameters
 
     def schema(self) -> JsonObject:
         parameters: object = self.parameters

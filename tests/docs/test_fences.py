@@ -56,6 +56,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         "HOME": str(home),
         "PATH": path,
+        "PYTHONPATH": str(ROOT),  # this very tree, which need not be the one that is installed
         "LANG": "C.UTF-8",
         "COLUMNS": "100",
         "NO_COLOR": "1",

@@ -68,10 +68,20 @@ def test_every_option_and_field_of_the_runtime_stands_in_the_guide() -> None:
     assert {item.name for item in fields(runtime.AgentRunResult)} <= listed
 
 
-def test_every_hook_and_everything_about_a_tool_stands_in_the_guide() -> None:
-    text = (GUIDE / "runtime.md").read_text()
-    for kind in (host.AgentHost, base.AgentTool, base.ToolContext):
-        assert [item.name for item in fields(kind) if f"`{item.name}" not in text and f"{item.name}=" not in text] == []
+def test_every_hook_and_everything_about_a_tool_stands_in_a_guide() -> None:
+    hooks, tools = (GUIDE / "runtime.md").read_text(), (GUIDE / "own-tools.md").read_text()
+    of_tools = (base.AgentTool, base.ToolContext, policy.ToolPermissionDefinition)
+    for text, kinds in ((hooks, [host.AgentHost]), (tools, of_tools)):
+        for kind in kinds:
+            names = [item.name for item in fields(kind)]
+            assert [name for name in names if f"`{name}" not in text and f"{name}=" not in text] == []
+
+
+def test_every_option_of_the_decorator_stands_in_the_guide() -> None:
+    listed = set(codes(GUIDE / "own-tools.md"))
+    options = set(inspect.signature(agent_nodes.agent_tool).parameters) - {"function"}
+    assert options <= listed
+    assert {item.name for item in fields(base.AgentTool)} <= listed
 
 
 def test_the_built_in_tools_are_listed_as_they_are() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes.messages import TextBlock
-from agent_nodes.tools.arguments import check_arguments, result_of
+from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.background import Background
 from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.policy import builtin_tools
+from agent_nodes.tools.results import result_of
 
 TOOLS = {tool.name: tool for tool in builtin_tools()}
 

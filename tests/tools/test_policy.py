@@ -13,7 +13,15 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.base import AgentTool
 from agent_nodes.tools.environment import ToolError
-from agent_nodes.tools.policy import BUILTIN_NAMES, builtin_tools, resolve, roots
+from agent_nodes.tools.policy import (
+    BUILTIN_NAMES,
+    ToolPermissionDefinition,
+    builtin_tools,
+    exposed,
+    resolve,
+    roots,
+    tool_definitions,
+)
 
 ALL = ["read", "write", "edit", "bash", "grep", "find", "ls"]
 
@@ -54,6 +62,7 @@ def test_own_tools_are_governed_by_neither() -> None:
         (("workspace", ("raed",)), "tools", ["'raed'", "read", "bash"]),
         (("workspace", None, [own("bash")]), "extra_tools", ["bash"]),
         (("workspace", None, [own("a"), own("a")]), "extra_tools", ["a"]),
+        (("workspace", None, [own("update_plan")]), "extra_tools", ["update_plan"]),
         (("everything", None), "permission_policy", ["'everything'", "read-only"]),
     ],
 )
@@ -62,6 +71,51 @@ def test_a_mistake_is_named(arguments, field, said) -> None:
         resolve(*arguments)
     assert caught.value.field == field
     assert all(word in str(caught.value) for word in said)
+
+
+@pytest.mark.feature("D03")
+def test_declarations_decide_what_is_there_of_all_tools_and_narrowing_takes_away_from_that() -> None:
+    extra = [own("deploy"), own("pay")]
+    declared = [{"name": "pay"}, ToolPermissionDefinition("read"), {"name": "bash"}, {"name": "ls", "enabled": False}]
+    assert names("workspace", None, extra, declared) == ["read", "bash", "pay"]
+    assert names("read-only", None, extra, declared) == ["read", "pay"]
+    assert names("workspace", ("bash", "grep", "ls"), extra, declared) == ["bash", "pay"]
+    assert names("workspace", None, extra, []) == []
+    assert names("workspace", None, extra, None) == [*ALL, "deploy", "pay"]
+    assert names("workspace", None, extra, [{"name": "pay", "auto_approve": False}]) == ["pay"]
+
+
+@pytest.mark.feature("D03")
+def test_declarations_govern_tools_that_come_from_elsewhere_too() -> None:
+    declared = tool_definitions([{"name": "update_plan"}, {"name": "subagent", "enabled": False}])
+    assert declared == (ToolPermissionDefinition("update_plan"), ToolPermissionDefinition("subagent", enabled=False))
+    assert [exposed(name, declared) for name in ("update_plan", "subagent", "ask_user")] == [True, False, False]
+    assert tool_definitions(None) is None
+    assert exposed("anything", None)
+    assert names("workspace", (), [], declared) == []
+
+
+@pytest.mark.feature("D03")
+@pytest.mark.parametrize(
+    ("definitions", "field", "said"),
+    [
+        ([{"name": "read"}, {"name": "deplyo"}], "1.name", "'deplyo' is no tool here; did you mean deploy?"),
+        ([{"name": "fly"}], "0.name", "'fly' is no tool here; known are read, write"),
+        ([{"name": "ls"}, ToolPermissionDefinition("ls", enabled=False)], "1.name", "'ls' is declared twice"),
+        ([{"name": "ls", "auto_aprove": False}], "0.auto_aprove", "unknown field; did you mean auto_approve?"),
+        ([{"enabled": True}], "0.name", "missing"),
+        ([{"name": 5}], "0.name", "must be the name of a tool"),
+        ([{"name": "ls", "enabled": "no"}], "0.enabled", "must be True or False"),
+        ([ToolPermissionDefinition("ls", auto_approve=None)], "0.auto_approve", "must be True or False"),  # type: ignore[arg-type]
+        (["ls"], "0", "must be a ToolPermissionDefinition or a dict"),
+    ],
+    ids=range(9),
+)
+def test_a_wrong_declaration_is_named(definitions, field, said) -> None:
+    with pytest.raises(InputValidationError) as caught:
+        resolve("workspace", None, [own("deploy")], definitions)
+    assert caught.value.field == f"tool_definitions.{field}"
+    assert str(caught.value).startswith(f"tool_definitions.{field}: {said}")
 
 
 @pytest.mark.feature("D01")
@@ -113,7 +167,7 @@ def test_the_names_are_those_of_the_tools() -> None:
 
 
 def test_importing_the_tools_loads_nothing_heavy() -> None:
-    script = "import agent_nodes.tools.policy as policy, sys; policy.builtin_tools(); print(*sys.modules)"
+    script = "import agent_nodes.tools.policy as policy, sys; policy.resolve('workspace', None); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert "agent_nodes.tools.shell" in loaded
     assert not {"pydantic", "jsonschema_rs", "difflib", "tempfile", "shutil"}.intersection(loaded)

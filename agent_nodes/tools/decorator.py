@@ -1,0 +1,133 @@
+"""``agent_tool``: a tool made from a typed function, which can still be called as that function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from agent_nodes.messages import JsonObject
+from agent_nodes.tools.base import (
+    AgentTool,
+    AgentToolResult,
+    Execution,
+    PrepareArguments,
+    ReplayPolicy,
+    ToolContext,
+    ToolExecute,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool(AgentTool, Generic[P, R]):
+    """An :class:`AgentTool` made from ``function``; calling it calls the function, as if it were not decorated."""
+
+    function: Callable[P, R]
+    arguments_model: Any
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        return self.function
+
+    @property
+    def model(self) -> Any:
+        return self.arguments_model
+
+
+@overload
+def agent_tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def agent_tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    prepare_arguments: PrepareArguments | None = None,
+    output_schema: Any = None,
+    replay: ReplayPolicy = "never",
+    execution: Execution = "parallel",
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def agent_tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    prepare_arguments: PrepareArguments | None = None,
+    output_schema: Any = None,
+    replay: ReplayPolicy = "never",
+    execution: Execution = "parallel",
+) -> Any:
+    """A tool from a typed function, sync or async: ``@agent_tool`` or ``@agent_tool(replay="safe")``.
+
+    The name is the function's, the description what its docstring says before the first section, the descriptions of
+    the parameters what its docstring says about them (Google, NumPy and Sphinx style) or their ``Field``. The schema
+    comes from the annotations by way of pydantic, and the function gets values of those types. A parameter annotated
+    :class:`ToolContext` gets the context of the call and is not in the schema. A return annotation that is a pydantic
+    model, a dataclass or a TypedDict is the ``output_schema``. Methods are handed over bound: ``agent_tool(shop.buy)``.
+
+    Raises :class:`InputValidationError` for a parameter that a model cannot fill, naming it.
+    """
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame is not None else None
+    local = {} if caller is None else dict(caller.f_locals)  # annotations may name what is defined there only
+
+    def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        from agent_nodes.tools.signature import read_signature
+
+        read = read_signature(function, name, local)
+        return FunctionTool(
+            name=read.name,
+            description=read.description if description is None else description,
+            parameters=read.parameters,
+            execute=_executor(function, read.values, plain=output_schema is None and read.output is None),
+            prepare_arguments=prepare_arguments,
+            output_schema=read.output if output_schema is None else output_schema,
+            replay=replay,
+            execution=execution,
+            function=function,
+            arguments_model=read.model,
+        )
+
+    return make if function is None else make(function)
+
+
+Values = Callable[[JsonObject, ToolContext], Mapping[str, Any]]
+
+
+def is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _executor(function: Callable[..., Any], values: Values, *, plain: bool) -> ToolExecute:
+    """``execute`` of the tool: types the stored JSON, calls, and where no output schema does it, makes JSON of what
+    comes back."""
+
+    def given_back(value: Any) -> Any:
+        if not plain or value is None or isinstance(value, str | AgentToolResult):
+            return value
+        from agent_nodes.tools.signature import plain_value
+
+        return plain_value(value)
+
+    async def awaited(work: Awaitable[Any]) -> Any:
+        return given_back(await work)
+
+    async def call_async(arguments: JsonObject, context: ToolContext) -> Any:
+        return await awaited(function(**values(arguments, context)))
+
+    def call(arguments: JsonObject, context: ToolContext) -> Any:
+        value = function(**values(arguments, context))
+        return awaited(value) if inspect.isawaitable(value) else given_back(value)
+
+    return call_async if is_async(function) else call

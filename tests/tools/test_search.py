@@ -11,6 +11,13 @@ from agent_nodes.tools.bounds import MAX_BYTES
 
 pytestmark = pytest.mark.feature("D01")
 
+NOTE = "set ignored to search all of it, or give one as path"
+
+
+@pytest.fixture(autouse=True)
+def both_ways(chosen_by) -> None:
+    """Every test here comes out the same with ripgrep and without."""
+
 
 @pytest.mark.parametrize("pattern", ["--force", "-e", "--pre=./evil.sh"])
 @pytest.mark.parametrize("literal", [False, True])
@@ -125,13 +132,95 @@ async def test_version_control_and_installed_packages_are_left_out_unless_named(
     for name in (".git/config", "node_modules/p/index.js", "venv/pyvenv.cfg", "venv/lib/x.py", "a.py"):
         bench.write(name, "needle\n")
     text = await bench.call("grep", pattern="needle")
-    assert text == "a.py:1:needle\n[not searched: node_modules, venv; give one as path to search it]"
+    assert text == f"a.py:1:needle\n[not searched: node_modules, venv; {NOTE}]"
     assert await bench.call("find", pattern="config") == (
-        "[nothing matches config]\n[not searched: node_modules, venv; give one as path to search it]"
+        f"[nothing matches config]\n[not searched: node_modules, venv; {NOTE}]"
     )
     assert await bench.call("grep", pattern="needle", path="node_modules") == "node_modules/p/index.js:1:needle"
     assert await bench.call("grep", pattern="needle", path=".git") == ".git/config:1:needle"
     assert "venv/lib/x.py:1:needle" in await bench.call("grep", pattern="needle", path="venv")
+
+
+async def test_what_gitignore_names_is_left_out_unless_asked_for(bench) -> None:
+    bench.write(".gitignore", "/build/\n*.log\n!keep.log\n")
+    bench.write("sub/.gitignore", "*.tmp\nkeep.log\n")
+    left_out = ("a.log", "b.log", "sub/x.tmp", "sub/keep.log", "build/out.js")
+    for name in (*left_out, "keep.log", "x.tmp", ".env", "sub/a.py", ".github/ci.yml"):
+        bench.write(name, "needle\n")
+    names = [".env", "keep.log", "x.tmp", ".github/ci.yml", "sub/a.py"]
+    note = f"[not searched: build, 4 files that .gitignore names; {NOTE}]"
+    assert (await bench.call("grep", pattern="needle")).split("\n") == [*(f"{name}:1:needle" for name in names), note]
+    found = (await bench.call("find", pattern="*.{log,tmp,js,yml}")).split("\n")
+    assert found == ["keep.log", "x.tmp", ".github/ci.yml", note]
+    everything = await bench.call("grep", pattern="needle", ignored=True)
+    assert everything.count("needle") == 10 and "not searched" not in everything
+    assert "build/out.js" in await bench.call("find", pattern="*.js", ignored=True)
+    assert await bench.call("grep", pattern="needle", path="build") == "build/out.js:1:needle"
+    assert await bench.call("grep", pattern="needle", path="a.log") == "a.log:1:needle"
+
+
+async def test_rules_above_the_searched_folder_count_within_a_repository(bench) -> None:
+    bench.write(".gitignore", "*.log\n/src/gen/\n")
+    bench.write("src/gen/x.py", "needle\n")
+    bench.write("src/a.log", "needle\n")
+    bench.write("src/a.py", "needle\n")
+    assert (await bench.call("grep", pattern="needle", path="src")).count("needle") == 3
+    (bench.workdir / ".git").mkdir()
+    assert await bench.call("grep", pattern="needle", path="src") == (
+        f"src/a.py:1:needle\n[not searched: src/gen, 1 file that .gitignore names; {NOTE}]"
+    )
+
+
+async def test_version_control_is_left_out_also_when_everything_is_asked_for(bench) -> None:
+    bench.write(".git/config", "needle\n")
+    bench.write("node_modules/a.js", "needle\n")
+    bench.write("venv/pyvenv.cfg", "needle\n")
+    text = await bench.call("grep", pattern="needle", ignored=True)
+    assert text == "node_modules/a.js:1:needle\nvenv/pyvenv.cfg:1:needle"
+
+
+@pytest.mark.parametrize("pattern", [r"(?<=use )needle", r"(n)eed\1?le", "(?i:NEED)le", r"\bne+dle\b", "need(?!ed)le"])
+async def test_expressions_are_those_of_python(bench, pattern) -> None:
+    bench.write("a.txt", "use needle\n")
+    assert await bench.call("grep", pattern=pattern) == "a.txt:1:use needle"
+
+
+async def test_what_another_dialect_would_mean_is_an_error(bench) -> None:
+    bench.write("a.txt", "x\n")
+    for pattern in ("[[:alpha:]]x", r"\p{L}", "(?<name>x)", "x{1,2}{3}"):
+        assert (await bench.refused("grep", pattern=pattern)).startswith("pattern: ")
+
+
+async def test_a_line_break_in_a_pattern_is_told_to_fit_nowhere(bench) -> None:
+    bench.write("a.txt", "one\ntwo\n")
+    for pattern, literal in ((r"one\ntwo", False), ("one\ntwo", True)):
+        assert "one by one" in await bench.call("grep", pattern=pattern, literal=literal)
+    assert await bench.call("grep", pattern=r"one\n?") == "a.txt:1:one"
+
+
+async def test_marked_and_damaged_text_is_searched(bench) -> None:
+    bench.write("bom.txt", b"\xef\xbb\xbfneedle ok\n")
+    bench.write("latin.txt", b"caf\xe9 needle\n")
+    bench.write("wide.txt", "\ufeffzwei\r\nneedle ä\r\n".encode("utf-16-le"))
+    bench.write("wider.txt", "\ufeffneedle ä".encode("utf-16-be"))
+    bench.write("blob", b"\xff\xfe\x00\x00needle")
+    bench.write("empty.txt", b"\xef\xbb\xbf")
+    assert (await bench.call("grep", pattern="^needle|caf. n")).split("\n") == [
+        "bom.txt:1:needle ok",
+        "latin.txt:1:caf\ufffd needle",
+        "wide.txt:2:needle ä",
+        "wider.txt:1:needle ä",
+    ]
+    assert await bench.call("grep", pattern="^$") == "[no match]"
+
+
+async def test_gf_01_settings_of_ripgrep_are_not_read(bench, monkeypatch) -> None:
+    evil = bench.write("evil.sh", "#!/bin/sh\ntouch owned.txt\n")
+    evil.chmod(0o755)
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(bench.write("rc", f"--pre={evil}\n")))
+    bench.write("-e.txt", "needle\n")
+    assert await bench.call("grep", pattern="needle") == "-e.txt:1:needle"
+    assert not (bench.workdir / "owned.txt").exists()
 
 
 async def test_odd_names_and_special_files_are_no_trouble(bench) -> None:

@@ -18,6 +18,7 @@ from agent_nodes.tools.base import AgentTool
 if TYPE_CHECKING:
     from agent_nodes.model_attributes import AgentModelAttributes
     from agent_nodes.providers.registry import ModelRegistry
+    from agent_nodes.tools.policy import ToolPermissionDefinition
 
 
 class AgentOptionsDict(TypedDict, total=False):
@@ -45,7 +46,7 @@ class AgentOptionsDict(TypedDict, total=False):
     permission_policy: AgentPermissionPolicy
     tools: Sequence[str] | None
     extra_tools: Sequence[AgentTool]
-    tool_definitions: Sequence[Any] | None
+    tool_definitions: Sequence[ToolPermissionDefinition | Mapping[str, Any]] | None
     file_store: FileStore | None
 
 

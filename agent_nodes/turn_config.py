@@ -50,7 +50,7 @@ class TurnConfigs:
         entry, provider = self._model(options, overrides)
         workdir = real_folder(options.workdir)
         reach = roots(options.permission_policy, workdir, options.allowed_directories)
-        tools = resolve(options.permission_policy, options.tools, options.extra_tools)
+        tools = resolve(options.permission_policy, options.tools, options.extra_tools, options.tool_definitions)
         sections = prompt_sections(options.system_prompt, tools, workdir, section)
         api = "openai-completions" if entry.api == "demo" else entry.api
         system = SystemMessage(sections, tuple(tool.spec() for tool in tools), api, entry.provider, entry.model)

@@ -21,6 +21,7 @@ from agent_nodes import (
     SessionFileError,
     SessionLost,
     StorageError,
+    ToolPermissionDefinition,
     create_agent,
     memory_storage,
     sqlite_storage,
@@ -67,6 +68,10 @@ def own_tool(**changes: Any) -> AgentTool:
         ({"models": {}}, "models"),
         ({"resolved_model": "m"}, "resolved_model"),
         ({"resolved_model": ENTRY, "model": "m", "provider": None}, "model"),
+        ({"tool_definitions": [{"name": "raed"}]}, "tool_definitions.0.name"),
+        ({"tool_definitions": [{"name": "read"}, {"name": "read"}]}, "tool_definitions.1.name"),
+        ({"tool_definitions": [{"name": "read", "enabeld": False}]}, "tool_definitions.0.enabeld"),
+        ({"tool_definitions": "read"}, "tool_definitions"),
         ({"session": {}}, "session"),
         ({"web_search": True}, "web_search"),
         ({"model_attributes": {"nmae": "x"}}, "model_attributes.nmae"),
@@ -416,3 +421,19 @@ async def test_a_hard_link_is_no_second_door(tmp_path):
     for name in ("s.sqlite", "other.sqlite"):
         with pytest.raises(StorageError, match="hard link"):
             await create_agent(provider="demo", database_path=tmp_path / name)
+
+
+@pytest.mark.feature("D03")
+async def test_declared_tools_are_all_there_are_and_a_run_cannot_widen_them():
+    declared: list[Any] = [{"name": "read"}, {"name": "bash", "enabled": False}, ToolPermissionDefinition("own")]
+    options: dict[str, Any] = {"tool_definitions": declared, "extra_tools": [own_tool()]}
+    async with scripted('call: bash {"command": "ls"}\n---\ntext: x', **options) as agent:
+        outcome = await take(agent.run({"prompt": "go", "permission_policy": "auto"}))
+        assert outcome.of("tool")[-1].is_error
+        assert [spec.name for spec in model_of(agent).requests[0].system.tools] == ["read", "own"]
+    async with scripted("text: x", **options, tools=["read"]) as agent:
+        await take(agent.run("go"))
+        assert [spec.name for spec in model_of(agent).requests[0].system.tools] == ["read", "own"]
+    async with scripted("text: x", tool_definitions=[]) as agent:
+        await take(agent.run("go"))
+        assert model_of(agent).requests[0].system.tools == ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent_nodes.errors import InputValidationError
-from conversation.problems import command, give_up_stdout, interrupted, problem, put, say, trace
+from conversation.problems import command, give_up_stdout, interrupted, meant, problem, put, say, trace
 
 USAGE = """\
 usage: agent-nodes COMMAND [OPTION...]
@@ -22,6 +22,7 @@ usage: agent-nodes COMMAND [OPTION...]
 Agent turns over durable sessions: a turn that was cut off goes on where it was.
 
   ask [PROMPT...]      one turn; the answer on stdout
+  chat                 a conversation, turn by turn
   sessions list        the sessions there are
   sessions show KEY    what was said in one
   models [WORD]        the models there are: windows, prices, efforts
@@ -32,6 +33,7 @@ examples:
   agent-nodes ask "What is in this folder?"
   git diff | agent-nodes ask "Review this change:" -
   agent-nodes ask --session notes "And what did I ask before?"
+  agent-nodes chat --session notes
 """
 
 ASK = """\
@@ -57,6 +59,27 @@ examples:
   agent-nodes ask --json "hello" | tail -n 1
 """
 
+
+CHAT = """\
+A conversation with the model, over the files of the working directory: type a prompt, read the answer, type the
+next one, also while the model still works. /help tells the commands and the keys.
+"""
+
+CHAT_MORE = """\
+Keys and addresses are those of ask. Every turn is kept in the session; --session KEY comes back to it, shows what was
+said last, and offers to go on with a turn that was cut off.
+
+Ctrl-C stops the turn, twice it leaves. Where stdin or stdout is no terminal, each line of stdin is a prompt or a
+command, the answers stand on stdout with an empty line between them, and all else on stderr.
+
+exit status: 0 left, in a pipe that of the last turn: 0 answered, 1 failed, 130 stopped; 1 the session is busy, 2 wrong
+usage, 130 Ctrl-C twice, 141 stdout was closed, 143 SIGTERM (the turn can go on)
+
+examples:
+  agent-nodes chat
+  agent-nodes chat --session notes -m claude-sonnet-5-5
+  printf 'What is in this folder?\\nAnd which file is the newest?\\n' | agent-nodes chat
+"""
 
 LIST = """\
 The sessions there are, the one used last first: session, turns, state, size, last used. At a terminal it is a table
@@ -102,29 +125,40 @@ def _run(arguments: list[str]) -> int:
             return 0
         case ["ask", *rest]:
             return _ask(rest)
-        case ["sessions", "list", *rest]:
-            given = _list_parser().parse_args(rest)
-            from conversation.sessions import list_command
+        case ["chat", *rest]:
+            given = _chat_parser().parse_args(rest)
+            from conversation.chat import chat
 
-            return list_command(given)
-        case ["sessions", "show", *rest]:
-            given = _show_parser().parse_args(rest)
-            from conversation.sessions import show_command
-
-            return show_command(given)
+            return chat(given)
         case ["sessions", *rest]:
-            if rest in (["-h"], ["--help"]):
-                put("usage: agent-nodes sessions list|show KEY [--json]")
-                return 0
-            raise InputValidationError("sessions: say list or show KEY.")
+            return _sessions(rest)
         case ["models", *rest]:
             given = _models_parser().parse_args(rest)
             from conversation.models import models_command
 
             return models_command(given)
         case _:
-            meant = _meant(arguments[0], ("ask", "sessions", "models"))
-            raise InputValidationError(f"There is no command {arguments[0]!r}{meant} See agent-nodes --help.")
+            close = meant(arguments[0], ("ask", "chat", "sessions", "models"))
+            raise InputValidationError(f"There is no command {arguments[0]!r}{close} See agent-nodes --help.")
+
+
+def _sessions(arguments: list[str]) -> int:
+    match arguments:
+        case ["list", *rest]:
+            given = _list_parser().parse_args(rest)
+            from conversation.sessions import list_command
+
+            return list_command(given)
+        case ["show", *rest]:
+            given = _show_parser().parse_args(rest)
+            from conversation.sessions import show_command
+
+            return show_command(given)
+        case ["-h"] | ["--help"]:
+            put("usage: agent-nodes sessions list|show KEY [--json]")
+            return 0
+        case _:
+            raise InputValidationError("sessions: say list or show KEY.")
 
 
 def _ask(arguments: list[str]) -> int:
@@ -153,14 +187,6 @@ def _without_session(error: BaseException) -> str:
     return json.dumps(result | {"session": None}, separators=(",", ":"))
 
 
-def _meant(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence about ``word``: a question where it looks like one that there is."""
-    import difflib
-
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else "."
-
-
 class _Parser(ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         put(self.format_help(), end="")
@@ -168,7 +194,7 @@ class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
         known = [*self._option_string_actions] if unknown.startswith("--") else []
-        raise InputValidationError(f"{message}{_meant(unknown, known)} See {self.prog} --help.")
+        raise InputValidationError(f"{message}{meant(unknown, known)} See {self.prog} --help.")
 
 
 def _parser(name: str, description: str, epilog: str | None = None) -> _Parser:
@@ -201,6 +227,22 @@ def _ask_parser() -> ArgumentParser:
     parser = _parser("ask", ASK, ASK_MORE.replace("agent-nodes ask", command("ask")))
     add = parser.add_argument
     add("prompt", type=str, nargs="*", metavar="PROMPT", help="the words of the prompt; - is stdin")
+    _add_session(parser)
+    add("--request-id", metavar="ID", help="names the turn; the same id again gives its result and no new turn")
+    add("--reopen", action="store_true", help="go on with a turn that failed or was stopped")
+    add("--json", action="store_true", help="events as lines of JSON; the last line is the result")
+    return parser
+
+
+def _chat_parser() -> ArgumentParser:
+    parser = _parser("chat", CHAT, CHAT_MORE.replace("agent-nodes chat", command("chat")))
+    _add_session(parser)
+    return parser
+
+
+def _add_session(parser: ArgumentParser) -> None:
+    """Which session, and the options of :data:`conversation.problems.OPTIONS`: who answers and how."""
+    add = parser.add_argument
     add(
         "--session",
         metavar="KEY",
@@ -233,10 +275,6 @@ def _ask_parser() -> ArgumentParser:
     add("--max-tokens", type=_count, metavar="N", help="longest output of one model response, in tokens")
     add("--context-window", type=_count, metavar="N", help="the model's window, in tokens")
     add("--stall-timeout", type=_seconds, metavar="SECONDS", help="silence after which a connection counts as lost")
-    add("--request-id", metavar="ID", help="names the turn; the same id again gives its result and no new turn")
-    add("--reopen", action="store_true", help="go on with a turn that failed or was stopped")
-    add("--json", action="store_true", help="events as lines of JSON; the last line is the result")
-    return parser
 
 
 def _list_parser() -> ArgumentParser:

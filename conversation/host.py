@@ -18,7 +18,7 @@ from agent_nodes.messages import repair_text
 from agent_nodes.runtime import AgentRun, AgentRunResult, AgentRuntime, ContextUsage, open_agent
 from agent_nodes.runtime_options import agent_options
 from agent_nodes.store import inspect
-from agent_nodes.store.inspect import SessionSummary, SessionView, TurnView
+from agent_nodes.store.inspect import SessionSummary, SessionUsage, SessionView, TurnView
 from agent_nodes.store.locate import is_file, list_session_files, session_file
 from agent_nodes.submission import SessionRef, submission_of
 from agent_nodes.tools.processes import sweep_session
@@ -158,7 +158,7 @@ class ConversationHost:
         if found is not None:
             return found
         if reopen:
-            last = await self.runtime.harness.engine.line.read(inspect.last_turn)
+            last = await self.last_turn()
             if last is None or prompt not in (None, last.prompt):
                 what = (
                     "the session has no turn yet; leave reopen out"
@@ -200,6 +200,14 @@ class ConversationHost:
     def context_usage(self) -> ContextUsage | None:
         """How full the model's context is, None where its window is not known."""
         return self.runtime.get_context_usage()
+
+    async def last_turn(self) -> TurnView | None:
+        """The session's last turn, None before the first."""
+        return await self.runtime.harness.engine.line.read(inspect.last_turn)
+
+    async def usage(self) -> SessionUsage:
+        """What all turns of the session have taken, and the one under way."""
+        return await self.runtime.harness.engine.line.read(inspect.session_usage)
 
     def kill_tools(self) -> None:
         """Kill what running tools have started, at once and without a record: the last thing before a process ends

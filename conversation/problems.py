@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from agent_nodes.errors import AgentError, InputValidationError
@@ -88,6 +89,15 @@ def _in_flags(error: InputValidationError) -> str:
     return _NAMES.sub(lambda found: _FLAGS.get(found.group(), found.group()), text)
 
 
+def meant(word: str, known: Sequence[str], before: str = "") -> str:
+    """The end of a sentence about ``word``: a question where it looks like one that there is, written behind
+    ``before``."""
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {before}{close[0]}?" if close else "."
+
+
 def interrupted(error: BaseException | None) -> bool:
     """Whether it was Ctrl-C, also where what that broke off failed once more on its way out."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
@@ -115,11 +125,19 @@ def say(text: str) -> None:
 
 def trace(error: BaseException) -> None:
     """Where it went wrong, for whoever asked to see that."""
-    if os.environ.get("AGENT_NODES_DEBUG"):
-        import traceback
-
+    text = trace_text(error)
+    if text:
         with suppress(OSError):
-            traceback.print_exception(error)
+            print(text, end="", file=sys.stderr, flush=True)
+
+
+def trace_text(error: BaseException) -> str:
+    """Where it went wrong; empty unless somebody asked to see that."""
+    if not os.environ.get("AGENT_NODES_DEBUG"):
+        return ""
+    import traceback
+
+    return "".join(traceback.format_exception(error))
 
 
 def give_up_stdout() -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from agent_nodes.events import AgentStreamEvent, ToolEvent
+    from agent_nodes.events import AgentStreamEvent, RetryEvent, ToolEvent
     from agent_nodes.messages import JsonObject, Usage
     from agent_nodes.runtime import ContextUsage
 
@@ -145,14 +145,10 @@ class Notes:
             await self._err.write("\r\x1b[K")
 
     async def tool(self, name: str, argument: str, outcome: str, *, is_error: bool) -> None:
-        """One line for a call: the name, as much of the argument as fits, what came of it."""
-        wide = self._err.unicode
-        columns = self.columns
-        outcome = fit(outcome, max(10, columns // 2), unicode=wide)
+        """One line for a call."""
         head = f"{self.mark} {name}"
-        room = columns - width(head) - width(outcome) - 3
-        middle = f" {fit(argument, room, unicode=wide)}" if argument and room >= 4 else ""
-        await self.line(f"{head}{middle}  {outcome}", style="31" if is_error else "2")
+        line = call_line(head, argument, outcome, columns=self.columns, unicode=self._err.unicode)
+        await self.line(line, style="31" if is_error else "2")
 
 
 class TextView:
@@ -185,9 +181,7 @@ class TextView:
                 if event.kind == "recovery" and self.resumed:
                     return  # said already, and a sentence may be going on
                 await self._break()
-                never = event.kind == "dropped" and event.reason.startswith("No connection")
-                counted = f"{_RETRY['unreached' if never else event.kind]} ({event.attempt} of {event.max_attempts})"
-                await self._notes.line(f"{self._notes.mark} {counted}: {self._shown(event.reason)}")
+                await self._notes.line(f"{self._notes.mark} {retry_text(event)}")
                 await self.wait()
             case "context_usage":
                 pass
@@ -201,13 +195,7 @@ class TextView:
         """What the turn took, for somebody at a terminal."""
         if not self._notes.terminal:
             return
-        cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-        calls = "no model call" if replayed else f"{usage.calls} model call{'s' * (usage.calls != 1)}"
-        tokens_in = usage.total_tokens - usage.output_tokens
-        parts = [calls, f"{tokens_in:,} tokens in{cached}, {usage.output_tokens:,} out"]
-        if context is not None:
-            parts.append(f"context {context.used / context.total:.0%} of {context.total:,}")
-        parts.append(f"session {session}")
+        parts = [*usage_parts(usage, replayed=replayed, context=context), f"session {session}"]
         await self._notes.line(f" {self._notes.mark} ".join(parts))
 
     # -- pieces --------------------------------------------------------------------------------------------------------
@@ -226,7 +214,7 @@ class TextView:
 
     def _for_terminal(self, delta: str) -> str:
         """A terminal obeys control characters, and the text is a stranger's. Blank lines stand only between lines."""
-        delta = _CONTROL.sub("", delta)
+        delta = printable(delta)
         body = delta.rstrip("\n")
         if not body:
             self._held += len(delta)
@@ -261,20 +249,15 @@ class TextView:
             await self._notes.wipe()
             await self._out.write("\n")
         if event.phase == "start":
-            self._running[event.tool_call_id] = (event.name, self._shown(main_argument(event.arguments or {})))
+            self._running[event.tool_call_id] = (event.name, shortened(main_argument(event.arguments or {})))
         else:
             name, argument = self._running.pop(event.tool_call_id, (event.name, ""))
-            text = event.result if isinstance(event.result, str) else json.dumps(event.result)
-            outcome = f"failed: {self._shown(text)}" if event.is_error else size(len(text.encode("utf-8", "replace")))
-            await self._notes.tool(name, argument, outcome, is_error=bool(event.is_error))
+            await self._notes.tool(name, argument, outcome_text(event), is_error=bool(event.is_error))
         if self._running:
             name, argument = next(reversed(self._running.values()))
             await self._status(f"{name} {argument}")
         else:
             await self.wait()
-
-    def _shown(self, text: str) -> str:
-        return one_line(text[:1000])
 
 
 class JsonView:
@@ -298,9 +281,53 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
+def printable(text: str) -> str:
+    """``text`` without control characters, which a terminal would obey; tabs and ends of lines stay."""
+    return _CONTROL.sub("", text)
+
+
 def one_line(text: str) -> str:
     """``text`` on one line, without control characters."""
-    return _CONTROL.sub("", " ".join(text.split()))
+    return printable(" ".join(text.split()))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text of any length, on one line."""
+    return one_line(text[:1000])
+
+
+def retry_text(event: RetryEvent) -> str:
+    never = event.kind == "dropped" and event.reason.startswith("No connection")
+    what = _RETRY["unreached" if never else event.kind]
+    return f"{what} ({event.attempt} of {event.max_attempts}): {shortened(event.reason)}"
+
+
+def outcome_text(event: ToolEvent) -> str:
+    """What came of a call that has ended, in few words."""
+    text = event.result if isinstance(event.result, str) else json.dumps(event.result)
+    return f"failed: {shortened(text)}" if event.is_error else size(len(text.encode("utf-8", "replace")))
+
+
+def call_line(head: str, argument: str, outcome: str, *, columns: int, unicode: bool) -> str:
+    """``head``, as much of the argument as fits, what came of it."""
+    outcome = fit(outcome, max(10, columns // 2), unicode=unicode)
+    room = columns - width(head) - width(outcome) - 3
+    middle = f" {fit(argument, room, unicode=unicode)}" if argument and room >= 4 else ""
+    return f"{head}{middle}  {outcome}"
+
+
+def usage_parts(
+    usage: Usage, *, replayed: bool = False, cost: float | None = None, context: ContextUsage | None = None
+) -> list[str]:
+    """What something took, for people. ``cost`` is in US dollars."""
+    cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
+    calls = "no model call" if replayed else f"{usage.calls} model call{'s' * (usage.calls != 1)}"
+    parts = [calls, f"{usage.total_tokens - usage.output_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"]
+    if cost is not None:
+        parts.append(f"${cost:.2f}" if cost >= 0.1 else f"${cost:.4f}")
+    if context is not None:
+        parts.append(f"context {context.used / context.total:.0%} of {context.total:,}")
+    return parts
 
 
 def width(text: str) -> int:
@@ -329,6 +356,20 @@ def fit(text: str, columns: int, *, unicode: bool = True) -> str:
             break
         out += letter
     return out + sign
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """The lines of ``text``, each on as many as it needs."""
+    out: list[str] = []
+    for line in text.expandtabs(4).split("\n"):
+        start = used = 0
+        for at, letter in enumerate(line):
+            used += _columns_of(letter)
+            if used > columns and at > start:
+                out.append(line[start:at])
+                start, used = at, _columns_of(letter)
+        out.append(line[start:])
+    return out
 
 
 def size(count: int) -> str:

@@ -190,6 +190,8 @@ def test_the_command_is_told_how_it_was_called(checkout: Checkout) -> None:
     assert checkout.dev("run", script="./dev").out == "./dev\n"
     listed = checkout.dev("sessions", "list", script="dev")
     assert (listed.out, listed.calls[-1]) == ("./dev\n", "agent-nodes sessions list")
+    held = checkout.dev("chat", "--session", "my notes", script="dev")
+    assert (held.out, held.calls[-1]) == ("./dev\n", "agent-nodes chat --session my notes")
 
 
 def test_a_missing_package_index_is_said_by_name(checkout: Checkout) -> None:
@@ -216,7 +218,7 @@ def test_python_without_ensurepip_and_pip_names_the_package(checkout: Checkout) 
 def test_help_and_unknown_commands_set_nothing_up(checkout: Checkout) -> None:
     shown = checkout.dev("help")
     assert (shown.status, shown.out) == (0, checkout.dev().out)
-    for command in ("run", "sessions", "test", "lint", "fmt", "gen", "catalog", "bench", "help"):
+    for command in ("run", "chat", "sessions", "test", "lint", "fmt", "gen", "catalog", "bench", "help"):
         assert f"\n  {command} " in shown.out
     unknown = checkout.dev("frobnicate")
     assert (unknown.status, unknown.err[-1]) == (2, "dev: no such command: frobnicate")

@@ -133,6 +133,15 @@ class SessionView:
         return {**self.summary.to_dict(), "turns": [turn.to_dict() for turn in self.turns]}
 
 
+@dataclass(frozen=True, slots=True)
+class SessionUsage:
+    """What a session has taken so far. ``cost`` is in US dollars, None where the price of something is not known."""
+
+    turns: int
+    usage: Usage
+    cost: float | None
+
+
 def summary(path: Path) -> SessionSummary:
     """The session at ``path`` at a glance. A file that cannot be read has the state ``unreadable``."""
     owner = holder(path)
@@ -238,6 +247,15 @@ def last_turn(tx: Tx) -> TurnView | None:
             _add(builder, entry.message)
         return shown
     return None
+
+
+def session_usage(tx: Tx) -> SessionUsage:
+    """Of all turns, the one under way included."""
+    turns = [turn_of(row) for row in tx.rows(_sql.TURNS, after=0)]
+    records = [record for turn in turns for record in reads.turn_usage(tx, turn.id)]
+    costs = [record.cost for record in records]
+    cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
+    return SessionUsage(len(turns), sum((record.usage for record in records), Usage()), cost)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import pytest
 
 from conversation.cli import main
 from tests.conversation.shell import Ask, Result, Shell
+from tests.conversation.terminal import Seat
 from tests.fakes import FakeServer
 
 
@@ -34,6 +35,20 @@ def model(shell: Shell, fake: FakeServer) -> list[str]:
     """The options that lead to the fake provider; its key is in the environment."""
     shell.environment["OPENAI_API_KEY"] = "sk-test"
     return ["--provider", "openai", "--model", "m", "--base-url", fake.v1, "--api-kind", "openai-completions"]
+
+
+@pytest.fixture
+def seat(shell: Shell, model: list[str]) -> Iterator[Callable[..., Seat]]:
+    """Somebody at a terminal who chats with the fake provider, in session `s` unless told otherwise."""
+    seats: list[Seat] = []
+
+    def sit(*arguments: str, session: tuple[str, ...] = ("--session", "s"), **more: Any) -> Seat:
+        seats.append(Seat(shell, "chat", *model, *session, *arguments, **more))
+        return seats[-1]
+
+    yield sit
+    for seat in seats:
+        seat.close()
 
 
 @pytest.fixture

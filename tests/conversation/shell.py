@@ -77,6 +77,8 @@ class Shell:
             "PYTHONWARNINGS": "error",
             "AGENT_NODES_HOME": str(self.home),
         }
+        if "PYTHONPATH" in os.environ:  # another tree than the one that is installed
+            self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 
     def start(self, *arguments: str, stdin: Any = subprocess.DEVNULL, **environment: str) -> Child:
         process = subprocess.Popen(

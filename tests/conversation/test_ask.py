@@ -171,7 +171,7 @@ def test_a_request_id_with_another_prompt_is_refused(ask: Ask, fake: FakeServer)
         (["sessions", "show", "--project", "\udcff", "s"], "--project: holds bytes"),
         (["sessions", "show", "--", "-x"], "'-x'"),
         (["sessions", "list", "--", "-x"], "-x"),
-        (["chat"], "'chat'"),
+        (["talk"], "'talk'"),
         (["sessions"], "sessions: say list or show"),
         (["sessions", "show"], "KEY"),
         (["sessions", "show", "unknown"], "'unknown'"),

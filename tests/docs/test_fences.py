@@ -53,7 +53,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    tree = {name: os.environ[name] for name in ["PYTHONPATH"] if name in os.environ}  # another than is installed
     return {
+        **tree,
         "HOME": str(home),
         "PATH": path,
         "PYTHONPATH": str(ROOT),  # this very tree, which need not be the one that is installed

@@ -252,11 +252,11 @@ class Decoder(BaseDecoder):
             out.append(BlockEnd(index, NativeBlock(raw)))
 
     def _message_start(self, event: JsonObject, out: list[ModelEvent]) -> None:
-        self._count(event["message"].get("usage"), out)
+        self._count(as_object(event.get("message")).get("usage"), out)
 
     def _message_delta(self, event: JsonObject, out: list[ModelEvent]) -> None:
         self._count(event.get("usage"), out)
-        self._stop = as_text(event["delta"].get("stop_reason")) or self._stop
+        self._stop = as_text(as_object(event.get("delta")).get("stop_reason")) or self._stop
 
     def _count(self, usage: Any, out: list[ModelEvent]) -> None:
         """Counts are cumulative; one that is left out keeps its value."""

@@ -28,6 +28,7 @@ from agent_nodes.messages import (
     ImageBlock,
     Message,
     NativeBlock,
+    SystemMessage,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -106,16 +107,20 @@ def encoded(request: ModelRequest, render: Callable[[Group], bytes]) -> bytes:
 
 
 def lacks_opening(request: ModelRequest) -> bool:
-    """Whether results are handed over to calls of a message that does not begin with reasoning that is sent again."""
+    """Whether results are handed over to calls of a turn that does not begin with reasoning that is sent again."""
+    first: AssistantBlock | None = None
     for index in range(len(request.messages) - 1, -1, -1):
         message = request.messages[index]
         if isinstance(message, AssistantMessage):
-            if message.interrupted or not message.calls:
+            group = _assistant(request, index, set())[0].group
+            if not isinstance(group, AssistantGroup):
+                continue  # nothing is left of it
+            if first is None and not group.results:
                 return False
-            sealed = made_by(message, request.model) and index >= _sealed_from(request)
-            first = next(block for block in message.content if not isinstance(block, TextBlock) or block.text.strip())
-            return not (sealed and isinstance(first, ThinkingBlock) and (first.signature or first.raw))
-    return False
+            first = group.blocks[0]  # neighbouring replies are one turn
+        elif first is not None and not isinstance(message, SystemMessage):
+            break
+    return first is not None and not isinstance(first, ThinkingBlock)
 
 
 def _sealed_from(request: ModelRequest) -> int:

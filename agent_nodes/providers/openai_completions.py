@@ -32,6 +32,7 @@ from agent_nodes.providers.efforts import named
 from agent_nodes.providers.history import AssistantGroup, Group, UserGroup, encoded
 from agent_nodes.providers.openai_common import OFFICIAL, cache_key, headers, newer
 from agent_nodes.providers.payload import Draft, as_list, as_object, as_text, count, dumps, storable, tool_call
+from agent_nodes.providers.think_tag import Split, ThinkTag
 
 __all__ = ["Decoder", "draft", "headers", "path"]
 
@@ -52,7 +53,15 @@ _STOPS: dict[str, StopReason] = {
     "function_call": "tool_use",
     "tool_use": "tool_use",
     "model_context_window_exceeded": "overflow",
+    "model_length": "overflow",
+    "malformed_function_call": "tool_use",
+    "safety": "refusal",
+    "sensitive": "refusal",
+    "recitation": "refusal",
+    "prohibited_content": "refusal",
 }
+# Reasons that mean the service broke off by itself, which is no answer.
+_BROKEN_OFF = frozenset({"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"})
 
 
 def draft(request: ModelRequest) -> Draft:
@@ -148,6 +157,7 @@ class Decoder(BaseDecoder):
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__()
         self._window = entry.context_window
+        self._tag = ThinkTag() if entry.provider != OFFICIAL else None
         self._calls = Calls()
         self._text = self._refused = self._thinking = False
         self._field = ""
@@ -178,16 +188,17 @@ class Decoder(BaseDecoder):
         delta = as_object(choice.get("delta") or choice.get("message"))
         content: Any = delta.get("content")
         if content:
-            self._say(content if isinstance(content, str) else _parts_text(content), out)
+            self._content(content if isinstance(content, str) else _parts_text(content), out)
         if len(delta) > 1 or not content:
             self._others(delta, out)
         if isinstance(choice.get("usage"), dict):
             self._count(choice["usage"], out)
         reason = choice.get("finish_reason")
-        if reason == "error":
-            self.fail(as_object(choice.get("error")) or {"code": "server_error"}, out)
+        if isinstance(reason, str) and reason.lower() in _BROKEN_OFF:
+            said = {"code": "server_error", "message": f"The service broke off the answer ({reason})."}
+            self.fail(as_object(choice.get("error")) or said, out)
         elif reason:
-            self._reason = as_text(reason)
+            self._reason = as_text(reason).lower()
 
     def _others(self, delta: JsonObject, out: list[ModelEvent]) -> None:
         """What is not plain content, in the order in which models make it."""
@@ -195,7 +206,11 @@ class Decoder(BaseDecoder):
             if isinstance(value := delta.get(name), str) and value:
                 self._think(name, value, out)
                 break
-        self._details += [as_object(detail) for detail in as_list(delta.get("reasoning_details"))]
+        details = [as_object(detail) for detail in as_list(delta.get("reasoning_details"))]
+        if not self._field:  # else they repeat it
+            for detail in details:
+                self._think("", as_text(detail.get("text") or detail.get("summary")), out)
+        self._details += details
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             self._say(refusal, out)
@@ -203,6 +218,18 @@ class Decoder(BaseDecoder):
             self._call(call, out)
         if delta.get("function_call"):
             self._call({"index": 0, "function": delta["function_call"]}, out)
+
+    def _content(self, content: str, out: list[ModelEvent]) -> None:
+        """Text, with the reasoning that some servers leave in front of it; not where they tell the two apart."""
+        if self._tag is None or self._tag.over or self._field:
+            self._say(content, out)
+        else:
+            self._apart(self._tag.split(content), out)
+
+    def _apart(self, parts: Split, out: list[ModelEvent]) -> None:
+        self._think("", parts.thinking, out)
+        if parts.text:
+            self._say(parts.text, out)
 
     def _say(self, text: str, out: list[ModelEvent]) -> None:
         if not self._text:
@@ -212,6 +239,8 @@ class Decoder(BaseDecoder):
             out.append(TextDelta(text, _TEXT))
 
     def _think(self, field: str, text: str, out: list[ModelEvent]) -> None:
+        if not text:
+            return
         if not self._thinking:
             self._thinking = True
             out.append(BlockStart(_THINKING, "thinking"))
@@ -245,6 +274,8 @@ class Decoder(BaseDecoder):
         return (self._text or bool(self._calls.all)) and self._calls.complete
 
     def _finish(self, out: list[ModelEvent]) -> None:
+        if self._tag is not None:
+            self._apart(self._tag.rest(), out)
         if self._thinking or self._details:
             if not self._thinking:
                 out.append(BlockStart(_THINKING, "thinking"))

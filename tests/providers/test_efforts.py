@@ -240,6 +240,11 @@ def test_a_round_that_began_without_thinking_goes_on_without_it() -> None:
     opened = round_of(known, TextBlock(" "), ThinkingBlock("x", "s"))
     assert told(request(known, opened, effort="high", max_tokens=LIMIT))[0]["type"] == "enabled"
     assert told(request(known, opened, effort="high", max_tokens=LIMIT, reasoning_from=2))[0] == OFF
+    nothing_left = [*round_of(known), said(known, ThinkingBlock("x"), interrupted=True)]
+    assert told(request(known, nothing_left, effort="high", max_tokens=LIMIT))[0] == OFF
+    paused = said(known, TextBlock("so"), stop="pause")
+    joined = [user("go"), paused, *round_of(known, ThinkingBlock("x", "s"))[1:]]
+    assert told(request(known, joined, effort="high", max_tokens=LIMIT))[0] == OFF, "neighbours are one turn"
     over = [*round_of(known), said(known, TextBlock("done")), user("next")]
     assert told(request(known, over, effort="high", max_tokens=LIMIT))[0]["type"] == "enabled"
 

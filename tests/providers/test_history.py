@@ -3,13 +3,14 @@
 import dataclasses
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_nodes.messages import (
+    AgentEffort,
     AssistantMessage,
     ImageBlock,
     Message,
@@ -429,11 +430,18 @@ def any_message(api: str) -> st.SearchStrategy[Message]:
 
 
 @every_protocol
-@given(data=st.data(), blind=st.booleans())
+@given(
+    data=st.data(),
+    blind=st.booleans(),
+    style=st.sampled_from([None, "adaptive", "always", "budget", "effort"]),
+    effort=st.sampled_from([None, *get_args(AgentEffort)]),
+)
 @settings(max_examples=100)
-def test_any_history_gives_a_request_that_the_service_takes(api: str, data: st.DataObject, blind: bool) -> None:
+def test_any_history_gives_a_request_that_the_service_takes(
+    api: str, data: st.DataObject, blind: bool, style: Any, effort: AgentEffort | None
+) -> None:
     messages = data.draw(st.lists(any_message(api), max_size=10))
-    model = entry(api, images=not blind)
+    model = entry(api, images=not blind, thinking=style)
     if blind:
         model = dataclasses.replace(model, model="textonly-a")
         messages = [
@@ -442,7 +450,7 @@ def test_any_history_gives_a_request_that_the_service_takes(api: str, data: st.D
         ]
     issued = Issued(reasoning={"enc": {(model.model, "rs_1")}})
     start = data.draw(st.integers(0, len(messages)))
-    asked = request(model, [*messages, user("go on")], reasoning_from=start)
+    asked = request(model, [*messages, user("go on")], reasoning_from=start, effort=effort)
     assert refusal(asked, issued) is None
 
 

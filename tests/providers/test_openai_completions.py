@@ -255,6 +255,16 @@ class TestReply:
         assert found.blocks == (ThinkingBlock("hm ok", raw={"field": name}), TextBlock("so"))
         assert found.shown(ThinkingDelta) == "hm ok"
 
+    @pytest.mark.parametrize("fields", [{"text": "hm"}, {"summary": "hm"}])
+    def test_reasoning_that_is_only_in_the_details_is_shown(self, fields: dict[str, str]) -> None:
+        detail = {"type": "reasoning.text", "index": 0, **fields}
+        told_twice = chunk({"reasoning": "so", "reasoning_details": [{**detail, "index": 1}]})
+        found = decode(
+            MODEL, [chunk({"reasoning_details": [detail]}), told_twice, chunk({"content": "a"}, "stop"), DONE]
+        )
+        assert found.shown(ThinkingDelta) == "hmso"
+        assert found.blocks[0].raw["details"] == [detail, {**detail, "index": 1}]
+
     def test_reasoning_details_are_put_together(self) -> None:
         events = [
             chunk({"reasoning": "h", "reasoning_details": [{"type": "reasoning.text", "text": "h", "index": 0}]}),
@@ -286,6 +296,17 @@ class TestReply:
     def test_stop_reasons(self, reason: str, expected: str) -> None:
         found = decode(MODEL, [chunk({"content": "x"}), chunk(finish=reason), DONE])
         assert found.last == Finished(expected)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
+    def test_a_reply_that_the_service_broke_off_is_trouble(self, reason: str) -> None:
+        found = decode(MODEL, [chunk({"content": "half"}), chunk({}, reason)])
+        assert isinstance(found.last, Failed)
+        assert (found.last.failure.kind, found.last.failure.retryable) == ("transient", True)
+        assert reason in found.last.failure.message
+
+    def test_a_call_that_the_service_could_not_read_is_a_lost_one(self) -> None:
+        found = decode(MODEL, [chunk({}, "malformed_function_call"), DONE])
+        assert found.last == Finished("tool_use", claimed_calls=1)
 
     def test_stop_beside_calls_means_the_calls(self) -> None:
         found = decode(MODEL, [piece(index=0, id="a", name="read", arguments="{}"), chunk(finish="stop"), DONE])
@@ -372,6 +393,56 @@ PARTS = st.tuples(
     st.lists(st.sampled_from(["a", "점심 ", "🍜"]), max_size=4),
     st.lists(st.sampled_from([{}, {"path": "a.txt"}, {"deep": [{"x": "점심"}]}]), max_size=3),
 )
+
+
+class TestThinkTag:
+    """Raw servers leave the reasoning in the content."""
+
+    @pytest.mark.parametrize(
+        ("content", "thought", "shown"),
+        [
+            ("<think>hm</think>so", "hm", "so"),
+            ("\n <think>\nhm\n</think>\n\nso", "\nhm\n", "so"),
+            ("<think></think>so", "", "so"),
+            ("<think>a < b </thin k></think>so </think>", "a < b </thin k>", "so </think>"),
+            ("<think>never closed", "never closed", ""),
+            ("<think>cut </thi", "cut </thi", ""),
+            ("so <think>hm</think>", "", "so <think>hm</think>"),
+            ("<thinking>so", "", "<thinking>so"),
+            ("<thi", "", "<thi"),
+            ("  so", "", "  so"),
+        ],
+    )
+    @pytest.mark.parametrize("size", [1, 3, 100])
+    def test_is_told_apart_however_it_is_cut(self, content: str, thought: str, shown: str, size: int) -> None:
+        pieces = [chunk({"content": content[at : at + size]}) for at in range(0, len(content), size)]
+        found = decode(MODEL, [chunk({"role": "assistant", "content": ""}), *pieces, chunk({}, "stop"), DONE])
+        assert (found.shown(ThinkingDelta), found.shown(TextDelta)) == (thought, shown)
+        assert found.last == Finished("end")
+        kinds = [type(block) for block in found.blocks]
+        assert kinds == [ThinkingBlock] * bool(thought) + [TextBlock] * bool(shown)
+
+    def test_stands_in_a_document_too(self) -> None:
+        message = {"role": "assistant", "content": "<think>hm</think>so"}
+        found = decode_whole(MODEL, {"choices": [{"message": message, "finish_reason": "stop"}]})
+        assert (found.shown(ThinkingDelta), found.shown(TextDelta)) == ("hm", "so")
+
+    def test_text_is_shown_at_once_where_it_is_no_tag(self) -> None:
+        found = decode(MODEL, [chunk({"content": "so"})], ended=False)
+        assert found.shown(TextDelta) == "so"
+
+    def test_is_text_where_the_server_tells_reasoning_apart(self) -> None:
+        found = decode(MODEL, [chunk({"reasoning": "hm"}), chunk({"content": "<think>so</think>"}, "stop"), DONE])
+        assert (found.shown(ThinkingDelta), found.shown(TextDelta)) == ("hm", "<think>so</think>")
+
+    def test_is_text_of_the_service_itself(self) -> None:
+        found = decode(protocols.entry(API, provider="openai"), [chunk({"content": "<think>so</think>"}, "stop"), DONE])
+        assert found.shown(TextDelta) == "<think>so</think>"
+
+    def test_is_not_sent_back(self) -> None:
+        found = decode(MODEL, [chunk({"content": "<think>hm</think>so"}, "stop"), DONE])
+        items = sent(request(MODEL, [user("hi"), found.message, user("on")]))
+        assert "hm" not in json.dumps(items) and "so" in json.dumps(items)
 
 
 @given(parts=PARTS, seed=st.integers(0, 999))

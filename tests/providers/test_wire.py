@@ -24,7 +24,7 @@ HEADERS = {"x-api-key": KEY, "anthropic-version": "2026-10-21"}
 
 def open_generators() -> list[str]:
     """Bodies of the client that are neither read to their end nor closed."""
-    found = [item for item in gc.get_objects() if isinstance(item, AsyncGeneratorType) and item.ag_frame is not None]
+    found = [item for item in gc.get_objects() if type(item) is AsyncGeneratorType and item.ag_frame is not None]
     return [item.__qualname__ for item in found if "httpcore2" in item.ag_code.co_filename]
 
 

@@ -126,6 +126,14 @@ def test_every_option_and_field_of_the_nodes_stands_in_the_guide() -> None:
     assert [name for name in TaskOptions.__annotations__ if f"`{name}`" not in text] == []
 
 
+def test_every_argument_of_a_built_in_tool_stands_in_its_part_of_the_guide() -> None:
+    parts = (GUIDE / "tools.md").read_text().split("\n## ")
+    for tool in policy.builtin_tools():
+        part = next(part for part in parts if part.startswith(f"{tool.name}\n"))
+        listed = re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+        assert listed == list(tool.schema()["properties"]), tool.name
+
+
 def test_every_commit_is_listed() -> None:
     assert set(codes(REFERENCE / "commits.md")) == set(labels())
 

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 from agent_nodes._clock import SYSTEM_CLOCK
@@ -23,8 +24,12 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 def outputs_folder(session_id: str) -> Path | None:
     """The real folder of a session's outputs, whether there is one yet or not; None without an id."""
+    if not session_id:
+        return None
     name = _NO_NAME.sub("", session_id)[:32]
-    return _base() / name if name else None
+    if name != session_id:  # two ids must not have one folder
+        name += f"-{blake2b(session_id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    return _base() / name
 
 
 def forget_outputs(session_id: str) -> None:

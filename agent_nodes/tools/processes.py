@@ -79,10 +79,14 @@ def sweep(marker: str) -> int:
 
 
 def sweep_session(session_id: str) -> int:
-    """As :func:`sweep`, for every call of the session: their markers begin with its id and a colon. Only for who owns
-    the session, while none of its calls runs."""
+    """As :func:`sweep`, for every call of the session: their markers are its id, a colon and a number. Only for who
+    owns the session, while none of its calls runs."""
     start = f"{MARKER}={session_id}:".encode()
-    return _sweep(lambda environment: any(entry.startswith(start) for entry in environment)) if session_id else 0
+
+    def is_ours(environment: list[bytes]) -> bool:
+        return any(entry.startswith(start) and entry[len(start) :].isdigit() for entry in environment)
+
+    return _sweep(is_ours) if session_id else 0
 
 
 def _sweep(is_wanted: _Wanted) -> int:

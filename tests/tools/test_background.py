@@ -148,7 +148,7 @@ async def test_there_is_a_limit_and_a_place_where_nothing_can(bench, monkeypatch
 async def test_a_session_that_is_opened_again_ends_what_a_crash_left(bench, running) -> None:
     """The markers of all calls of a session begin with its id."""
     pids = []
-    for number, marker in enumerate(["s-one:7", "s-one:12", "s-one2:7", "s-two:7"]):
+    for number, marker in enumerate(["s-one:7", "s-one:12", "s-one2:7", "s-one:2:7"]):
         bench.environment = {"AGENT_NODES_CALL": marker}
         await bench.call("bash", command=f"echo $$ > pid{number}; exec sleep 300", background=True)
         pids.append(int(await until(bench.workdir / f"pid{number}", "\n")))

@@ -107,8 +107,11 @@ def test_old_outputs_make_room_and_old_sessions_go(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("bench")
 def test_a_session_id_is_never_a_path() -> None:
-    folder = outputs_folder("../../etc")
-    assert folder is not None
-    assert folder.name == "etc"
-    assert folder.parent.name.startswith("agent-nodes")
-    assert outputs_folder("../..") is None
+    base = outputs_folder("plain-id_1")
+    assert base is not None
+    assert base.name == "plain-id_1"
+    names = ["../../etc", "etc", "..", "a/b", "a.b", "ab", "x" * 40, "x" * 41, "\ud800", "세션"]
+    folders = {outputs_folder(name) for name in names}
+    assert len(folders) == len(names)
+    assert {folder.parent for folder in folders if folder} == {base.parent}
+    assert outputs_folder("") is None

@@ -143,7 +143,7 @@ def _address(base_url: str) -> SplitResult:
 
 
 class HttpAnswer:
-    """The answer of an HTTP client, of which nothing but the head was read, as a :class:`WireResponse`."""
+    """The answer of an HTTP client as a :class:`WireResponse`."""
 
     __slots__ = ("_body", "_raw", "finished", "headers", "status")
 
@@ -152,9 +152,11 @@ class HttpAnswer:
         self.headers: Mapping[str, str] = raw.headers
         self.finished = False
         self._raw = raw
-        # An answer that is not compressed is read below the client's own decoding, one step less a chunk.
+        # An answer that is not compressed is read below the client's own decoding, one step less a chunk; one that a
+        # hook of a caller's client has read already is there only above it.
         packed = raw.headers.get("content-encoding", "identity").lower() != "identity"
-        self._body: AsyncIterator[bytes] = raw.aiter_bytes() if packed else aiter(_stream_of(raw))
+        above = packed or raw.is_stream_consumed
+        self._body: AsyncIterator[bytes] = raw.aiter_bytes() if above else aiter(_stream_of(raw))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._body

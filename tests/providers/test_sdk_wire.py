@@ -194,6 +194,20 @@ async def test_middleware_of_a_client_sees_the_request_and_the_bytes_pass() -> N
         await client.close()
 
 
+async def test_an_answer_that_a_hook_of_the_client_has_read_is_there_all_the_same() -> None:
+    async def log(answer: httpx2.Response) -> None:
+        await answer.aread()
+
+    async with FakeServer() as fake:
+        hooked = httpx2.AsyncClient(verify=False, event_hooks={"response": [log]})
+        client = client_of("anthropic-messages", fake, http_client=hooked)
+        fake.script(text("a", "b"), error(529))
+        wire = SdkWire(client, "anthropic-messages", SYSTEM_CLOCK)
+        assert text_of(await collect(wire)) == "ab"
+        assert failure_of(await collect(wire)).status == 529
+        await client.close()
+
+
 # Credentials that are renewed.
 
 

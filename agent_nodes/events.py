@@ -42,7 +42,8 @@ class ThinkingDelta(_Event):
 
 @dataclass(slots=True)
 class ToolEvent(_Event):
-    """``start`` carries ``arguments``, ``update`` the ``output`` since the last one, ``end`` the ``result`` text."""
+    """``start`` carries ``arguments``, ``update`` the ``output`` since the last one, ``end`` the ``result``: the
+    structured content where there is one, else the text."""
 
     type: ClassVar[Literal["tool"]] = "tool"
     phase: Literal["start", "update", "end"]

@@ -14,8 +14,10 @@ from agent_nodes.messages import Usage
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """Tokens of one returned model response. ``record_id`` is stable: a run that resumes or replays a turn reports the
-    same records again, so upsert by it. ``cost`` is in US dollars where the model's prices are known."""
+    """Tokens of one returned model response, or of what a tool says that its call spent: then ``provider`` is ``tool``
+    and ``model`` the tool's name, and the turn's own usage leaves it out. ``record_id`` is stable: a run that resumes
+    or replays a turn reports the same records again, so upsert by it. ``cost`` is in US dollars where the model's
+    prices are known."""
 
     record_id: str
     request_id: str

@@ -183,17 +183,24 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultMessage:
-    """The outcome of one call, found by ``call_id`` (the provider's id of the call in the assistant message before)."""
+    """The outcome of one call, found by ``call_id`` (the provider's id of the call in the assistant message before).
+    ``structured`` is what programs get of it; models never see it."""
 
     role: ClassVar[Literal["tool_result"]] = "tool_result"
     call_id: str
     name: str
     content: tuple[ContentBlock, ...]
     is_error: bool = False
+    structured: JsonValue = None
 
     @property
     def text(self) -> str:
         return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+    @property
+    def result(self) -> JsonValue:
+        """For programs: the structured content where there is one, else the text."""
+        return self.text if self.structured is None else self.structured
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolResultMessage
@@ -265,6 +272,8 @@ def message_to_json(message: Message) -> JsonObject:
             }
             if message.is_error:
                 out["is_error"] = True
+            if message.structured is not None:
+                out["structured"] = message.structured
             return out
         case SystemMessage():
             return {
@@ -298,5 +307,7 @@ def message_from_json(data: JsonObject) -> Message:
             content, data["api"], data["provider"], data["model"], data["stop"], data.get("interrupted", False)
         )
     if role == "tool_result":
-        return ToolResultMessage(data["call_id"], data["name"], content, data.get("is_error", False))
+        return ToolResultMessage(
+            data["call_id"], data["name"], content, data.get("is_error", False), data.get("structured")
+        )
     raise ValueError(f"unknown role {role!r}")

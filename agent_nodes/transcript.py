@@ -107,6 +107,7 @@ def _message(value: Any, where: str) -> Message:
             _text(data.get("name", ""), f"{where}.name"),
             cast("tuple[ContentBlock, ...]", _blocks(data, _CONTENT, where)),
             data.get("is_error") is True,
+            data.get("structured"),
         )
     raise _wrong(f"{where}.role", f"must be user, assistant or tool_result, not {role!r}")
 

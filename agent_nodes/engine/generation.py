@@ -19,7 +19,17 @@ from agent_nodes.engine.projection import ContextMeter, Show
 from agent_nodes.engine.recovery import take_over
 from agent_nodes.engine.scheduler import Definition
 from agent_nodes.engine.tokens import message_tokens
-from agent_nodes.engine.turn import Checkpoint, Ending, ask_to_continue, bill, close_turn, intend, note_retry
+from agent_nodes.engine.turn import (
+    Checkpoint,
+    Ending,
+    OpenRound,
+    ask_to_continue,
+    bill,
+    close_turn,
+    intend,
+    newest_entry,
+    note_retry,
+)
 from agent_nodes.events import ContextUsageEvent, TextDelta, ThinkingDelta
 from agent_nodes.messages import AssistantMessage, Usage
 from agent_nodes.providers.base import Failed, Failure, Finished, Fold, ModelEntry, ModelRequest
@@ -38,7 +48,10 @@ class Attempt:
 
 
 def wake(engine: Engine, tx: Tx, task: Task) -> None:
-    """All calls of the round have results."""
+    """All calls of the round have results: the model is asked again, unless all of them end the turn."""
+    if OpenRound.of(task).ends:
+        close_turn(engine, tx, engine.turn(task), None, tip=newest_entry(tx, task.target_id))
+        return
     put_system(tx, task.target_id, engine.new_system(task.target_id, engine.setup(task.turn_id).system))
     intend(tx, task, Checkpoint.of(task).step + 1, Budgets())
 
@@ -202,7 +215,7 @@ async def _open_round(
         _bill(engine, tx, task, attempt, whole=True)
         tip = _keep(engine, tx, task, attempt, message)
         _meter(engine, tx, task, attempt.fold.usage, message, tip=tip)
-        waiting = step_task(tx, task, "tools", task.checkpoint, status="waiting")
+        waiting = step_task(tx, task, "tools", OpenRound(len(plans)).beside(task), status="waiting")
         live, tip = tool_task.open_calls(engine, tx, task, plans, tip)
         set_tip(tx, task.target_id, tip)
         if not live:

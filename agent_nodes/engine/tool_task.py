@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from agent_nodes._aio import run_in_thread
 from agent_nodes.engine.core import Engine
 from agent_nodes.engine.progress import Progress
 from agent_nodes.engine.projection import Show
 from agent_nodes.engine.scheduler import Definition
+from agent_nodes.engine.turn import OpenRound
 from agent_nodes.errors import AgentError
 from agent_nodes.events import TextDelta, ToolEvent
 from agent_nodes.messages import JsonObject, ToolCall, ToolResultMessage, repair_text
@@ -25,6 +28,7 @@ from agent_nodes.store.records import Task
 from agent_nodes.store.writes import (
     add_activity,
     add_task,
+    add_tool_usage,
     add_wait,
     append_entry,
     drop_progress,
@@ -131,17 +135,21 @@ def start_event(session_id: str, task: Task) -> ToolEvent:
 
 def end_event(session_id: str, task: Task, message: ToolResultMessage) -> ToolEvent:
     call_id = tool_call_id(session_id, task)
-    return ToolEvent("end", call_id, message.name, result=message.text, is_error=message.is_error)
+    return ToolEvent("end", call_id, message.name, result=message.result, is_error=message.is_error)
 
 
 def settle(
     engine: Engine, tx: Tx, task: Task, result: AgentToolResult, *, shown: bool = True
 ) -> tuple[int, list[Task]]:
     """The call's result as an entry, its task ended; returns the entry and the tasks this set free."""
-    message = ToolResultMessage(task.call_id or "", task.tool or "", result.blocks(), result.is_error)
+    message = ToolResultMessage(
+        task.call_id or "", task.tool or "", result.blocks(), result.is_error, result.structured_content
+    )
     entry = append_entry(tx, task.target_id, "tool_result", message, turn_id=task.turn_id, task_id=task.id)
+    turn = engine.turn(task)
+    if result.usage is not None:
+        add_tool_usage(tx, turn, task, result.usage)
     if shown:
-        turn = engine.turn(task)
         add_activity(tx, turn, "tool_end", {"is_error": True} if result.is_error else None, task_id=task.id)
         tx.changes.append(Show(turn.id, [end_event(engine.session_id, task, message)]))
     return entry, end_task(tx, task)
@@ -180,6 +188,8 @@ async def _left_behind(engine: Engine, task: Task, tool: AgentTool | None) -> Ag
     from agent_nodes.tools.shell import sweep
 
     await asyncio.to_thread(sweep, marker(engine, task))
+    if tool is None and task.replay == "safe":
+        return not_offered(task, " The program stopped while this call was running, and it was not run again.")
     if task.replay == "safe" and tool is not None and tool.replay == "safe":
         return None
     rows = await engine.line.read(lambda tx: reads.progress(tx, output_stream(task)))
@@ -193,13 +203,18 @@ def failed(text: str) -> AgentToolResult:
     return result_of(AgentToolResult(text, is_error=True))
 
 
+def not_offered(task: Task, outcome: str) -> AgentToolResult:
+    """What is permitted now counts, not what was when the model called."""
+    return failed(f"[not permitted] The tool {task.tool!r} is not offered any more.{outcome}")
+
+
 def marker(engine: Engine, task: Task) -> str:
     return f"{engine.session_id}:{task.id}"
 
 
 async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Progress) -> AgentToolResult:
     if tool is None:
-        return failed(f"The tool {task.tool!r} is not available any more.")
+        return not_offered(task, " This call was not run.")
     output = _Output(engine, task, progress)
     setup = engine.setup(task.turn_id)
     context = ToolContext(
@@ -287,12 +302,16 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
+_Finished: TypeAlias = tuple[Task, AgentToolResult, bool, "asyncio.Future[None]"]
+_Rounds: TypeAlias = list[tuple[Task, OpenRound]]
+
+
 class Results:
     """Collects finished calls; those that come while a commit is under way share the next one."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._items: list[tuple[Task, AgentToolResult, bool, asyncio.Future[None]]] = []
+        self._items: list[_Finished] = []
         self._flush: asyncio.Task[None] | None = None
 
     async def put(self, task: Task, result: AgentToolResult, *, stored: bool) -> None:
@@ -325,12 +344,15 @@ class Results:
         finally:
             self._flush = None
 
-    async def _write(self, items: Sequence[tuple[Task, AgentToolResult, bool, asyncio.Future[None]]]) -> None:
+    async def _write(self, items: Sequence[_Finished]) -> None:
         engine = self._engine
+        rounds = self._ending(items)
 
         def write(tx: Tx) -> None:
             free: list[Task] = []
             tip = 0
+            for owner, counted in rounds:
+                step_task(tx, owner, owner.phase, counted.beside(owner), status=owner.status)
             for task, result, stored, _ in items:
                 if stored:
                     drop_progress(tx, output_stream(task))
@@ -340,11 +362,21 @@ class Results:
             for task in free:
                 engine.wake(tx, task)
 
-        ending = {task.id for task, *_ in items}
+        done = {task.id for task, *_ in items}
         owners = {task.owner_task for task, *_ in items}
-        left = [t for t in engine.projection.tasks.values() if t.owner_task in owners and t.id not in ending]
-        started_next = any(t.status == "waiting" for t in left)
-        await engine.commit("tool.result+intent" if not left or started_next else "tool.result", write)
+        left = [t for t in engine.projection.tasks.values() if t.owner_task in owners and t.id not in done]
+        goes_on = not left or any(t.status == "waiting" for t in left)
+        ends = any(counted.ends for _, counted in rounds)
+        await engine.commit("tool.result+settle" if ends else "tool.result+intent" if goes_on else "tool.result", write)
+
+    def _ending(self, items: Sequence[_Finished]) -> _Rounds:
+        """The rounds in which some of these results say that the turn ends, with those counted."""
+        rounds: _Rounds = []
+        for owner_id, count in Counter(task.owner_task for task, result, *_ in items if result.terminate).items():
+            owner = self._engine.projection.tasks[owner_id or 0]
+            counted = OpenRound.of(owner)
+            rounds.append((owner, replace(counted, ending=counted.ending + count)))
+        return rounds
 
 
 def stopped_result(task: Task) -> AgentToolResult:

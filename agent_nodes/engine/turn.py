@@ -11,7 +11,7 @@ from agent_nodes.events import AgentStreamEvent, RetryEvent, TextDelta, Thinking
 from agent_nodes.messages import AssistantMessage, JsonObject, TextBlock, ThinkingBlock, Usage
 from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store.line import Tx
-from agent_nodes.store.records import Task, Turn
+from agent_nodes.store.records import EntryAdded, Task, Turn
 from agent_nodes.store.writes import add_activity, add_task, add_usage, append_entry, end_task, end_turn, step_task
 
 NAME = "generation"
@@ -32,6 +32,30 @@ class Checkpoint:
     def of(task: Task) -> Checkpoint:
         data = task.checkpoint
         return Checkpoint(data["step"], data["stream"], Budgets.from_json(data))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """The round whose results the turn's task waits for, kept beside its checkpoint: how many calls it has, and how
+    many of their results so far say that the turn ends with it."""
+
+    calls: int
+    ending: int = 0
+
+    @property
+    def ends(self) -> bool:
+        """Whether every result says so."""
+        return self.ending == self.calls
+
+    def beside(self, task: Task) -> JsonObject:
+        """The task's checkpoint with this round in it."""
+        return {**task.checkpoint, "calls": self.calls, "ending": self.ending}
+
+    @staticmethod
+    def of(task: Task) -> OpenRound:
+        """A round of an older file says nothing, and does not end its turn."""
+        data = task.checkpoint
+        return OpenRound(data.get("calls", -1), data.get("ending", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +125,12 @@ def close_turn(engine: Engine, tx: Tx, turn: Turn, ending: Ending | None, *, tip
         context_total=None if meter is None else meter.total,
     )
     end_turn(tx, ended)
+
+
+def newest_entry(tx: Tx, target_id: int) -> int | None:
+    """The last entry that this commit appends to the target's line."""
+    added = [item for item in tx.changes if isinstance(item, EntryAdded) and item.target_id == target_id]
+    return added[-1].entry_id if added else None
 
 
 def shown_again(message: AssistantMessage) -> list[AgentStreamEvent]:

@@ -91,7 +91,7 @@ class _Rows:
         if result is None:
             self.add("tool", "in_progress", content)
         else:
-            content |= {"result": result.text, "is_error": result.is_error}
+            content |= {"result": result.result, "is_error": result.is_error}
             self.add("tool", "failed" if result.is_error else "completed", content)
 
     def end(self) -> None:

@@ -169,6 +169,27 @@ def add_usage(
     return turn
 
 
+def add_tool_usage(tx: Tx, turn: Turn, task: Task, usage: Usage) -> None:
+    """Bills what a call spent by itself to the target's totals. The turn's sums, which are about its own requests,
+    leave it out."""
+    counters = _counters(usage)
+    row = UsageRow(f"tool:{task.id}", turn.id, "tool", task.tool or "", usage, None)
+    tx.insert(
+        _sql.INSERT_USAGE_RECORD,
+        record_id=row.record_id,
+        target_id=turn.target_id,
+        turn_id=turn.id,
+        task_id=task.id,
+        provider=row.provider,
+        model=row.model,
+        cost=None,
+        seq=tx.seq,
+        **counters,
+    )
+    tx.run(_sql.USAGE_TOTAL, target_id=turn.target_id, model=f"tool:{row.model}", cost=None, **counters)
+    tx.changes.append(row)
+
+
 def add_task(tx: Tx, task: Task) -> Task:
     tx.insert(
         _sql.INSERT_TASK,

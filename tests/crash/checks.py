@@ -223,9 +223,11 @@ def _usage(rows: Rows) -> list[str]:
     tables = ("usage_record", "usage_total", "turn")
     sums = ", ".join(f"coalesce(sum({name}), 0)" for name in COUNTERS)
     records, totals, turns = (rows(f"SELECT {sums} FROM {table}")[0] for table in tables)
-    wrong = [] if records == totals == turns else [f"usage: records {records}, totals {totals}, turns {turns}"]
+    tools = rows(f"SELECT {sums} FROM usage_record WHERE provider='tool'")[0]
+    both = tuple(turn + tool for turn, tool in zip(turns, tools, strict=True))
+    wrong = [] if records == totals == both else [f"usage: records {records}, totals {totals}, turns and tools {both}"]
     for turn, *own in rows(f"SELECT id, {', '.join(COUNTERS)} FROM turn"):
-        billed = rows(f"SELECT {sums} FROM usage_record WHERE turn_id=?", turn)[0]
+        billed = rows(f"SELECT {sums} FROM usage_record WHERE turn_id=? AND provider<>'tool'", turn)[0]
         if tuple(own) != billed:
             wrong.append(f"usage of turn {turn}: {own}, its records say {billed}")
     twice = rows("SELECT record_id, count(*) FROM usage_record GROUP BY record_id HAVING count(*) > 1")
@@ -282,10 +284,17 @@ def effects(done: dict[str, dict[str, Any]], ledger: Sequence[dict[str, Any]], u
 
 
 def billing(folder: Path, scene: Scene, requests: Sequence[dict[str, Any]], killed: set[int]) -> list[str]:
-    """Each response names its request in its usage: billed once, and always where its process lived on."""
+    """Each response names its request in its usage: billed once, and always where its process lived on. What tools
+    say they spent is billed with each of their results."""
     with _opened(folder / FILE) as rows:
-        billed = Counter(row[0] - 1000 for row in rows("SELECT input_tokens FROM usage_record"))
-    wrong = [f"request {number} was billed {count} times" for number, count in billed.items() if count > 1]
+        billed = Counter(row[0] - 1000 for row in rows("SELECT input_tokens FROM usage_record WHERE provider<>'tool'"))
+        spent = rows("SELECT record_id, model FROM usage_record WHERE provider='tool' ORDER BY record_id")
+        told = rows(
+            "SELECT 'tool:' || task.id, tool FROM task JOIN entry ON entry.task_id=task.id"
+            " WHERE kind='tool_result' AND message -> 'structured' IS NOT NULL ORDER BY 1"
+        )
+    wrong = [] if spent == told else [f"tools were billed {spent}, their results are {told}"]
+    wrong += [f"request {number} was billed {count} times" for number, count in billed.items() if count > 1]
     for number, line in enumerate(requests, start=1):
         free = scene.faults.get(number) in ("overloaded", "invalid")
         if line["process"] not in killed and (number in billed) == free:

@@ -60,7 +60,7 @@ def ask_again(order: Order, expected: Report) -> Report:
         wrong.append(f"asking again stored {stored}")
     if not again["result"]["replayed"]:
         wrong.append("the result of asking again is not marked as replayed")
-    for name in ("raised", "text", "tools", "usage"):
+    for name in ("raised", "text", "tools", "results", "usage"):
         if again[name] != expected[name]:
             wrong.append(f"asking again, {name}: {again[name]!r} instead of {expected[name]!r}")
     for name, value in expected["result"].items():
@@ -179,6 +179,7 @@ def _report(world: World, run: AgentRun, seen: Seen) -> Report:
         "tools": [
             [e.phase, e.tool_call_id, e.name] for e in seen.events if isinstance(e, ToolEvent) and e.phase != "update"
         ],
+        "results": [[e.tool_call_id, e.result] for e in seen.events if isinstance(e, ToolEvent) and e.phase == "end"],
         "usage": sorted({report.record_id for report in seen.reports}),
         "requests": world.requests,
         "complaints": world.complaints,

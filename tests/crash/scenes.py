@@ -92,6 +92,9 @@ PAYING_BOTH = (
     Round("Paid and seen.", thinking="That was all."),
 )
 
+FINISH = "finish it"
+FINISHING = (Round("I finish it.", (("finish", {}), ("shut", {}), ("seal", {}))),)
+
 HANG = "wait for me"
 HANGING = (
     Round("I wait.", (("pay", {"sum": 1}), ("hang", {}), ("second", {}))),
@@ -120,6 +123,7 @@ def _scenes() -> list[Scene]:
         _one("text", HELLO, GREETING),
         _one("tools", PAY, PAYING),
         _one("refused-calls", CHECK, CHECKING),
+        _one("ended-by-tools", FINISH, FINISHING),
         _one("retry", HELLO, GREETING, {1: "overloaded", 2: "overloaded"}),
         _one("dropped", COUNT, COUNTING, {1: "dropped", 2: "dropped"}),
         _one("length", COUNT, COUNTING, {1: "length", 2: "length"}),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.conftest import Suite
 
-SCENES = ["text", "tools", "refused-calls", "dropped"]
+SCENES = ["text", "tools", "refused-calls", "ended-by-tools", "dropped"]
 
 
 @pytest.mark.parametrize("scene", SCENES)

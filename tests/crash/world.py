@@ -9,8 +9,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agent_nodes import AbortSignal, AgentRuntime, AgentTool
+from agent_nodes import AbortSignal, AgentRuntime, AgentTool, AgentToolResult
 from agent_nodes.events import TextDelta, ThinkingDelta
+from agent_nodes.messages import Usage
 from agent_nodes.providers.base import (
     ArgsDelta,
     Failed,
@@ -30,6 +31,7 @@ from tests.fakes.clock import FakeClock
 
 REQUESTS = "requests"
 LEDGER = "ledger"
+SPENT = Usage(input_tokens=3, output_tokens=1, calls=1)
 # A little more than a batch of streamed pieces waits for.
 TICK = 0.06
 
@@ -106,10 +108,15 @@ class World:
             self._tool("second", execution="sequential"),
             self._tool("late", replay="safe", then=self._wait_for_others),
             self._tool("hang", execution="sequential"),
+            self._tool("finish", ends=True, replay="safe"),
+            self._tool("shut", ends=True, replay="safe", execution="sequential"),
+            self._tool("seal", ends=True, replay="safe", execution="sequential"),
         )
 
-    def _tool(self, name: str, *, then: Any = None, **options: Any) -> AgentTool:
-        async def execute(arguments: dict[str, Any], context: ToolContext) -> str:
+    def _tool(self, name: str, *, then: Any = None, ends: bool = False, **options: Any) -> AgentTool:
+        """One that ``ends`` its turn has spent something and says so for programs too."""
+
+        async def execute(arguments: dict[str, Any], context: ToolContext) -> str | AgentToolResult:
             self.points.reach(f"tool {name} start")
             self.note(LEDGER, {"tool": name, "task": context.tool_call_id, "process": self.number})
             self.points.reach(f"tool {name} effect")
@@ -117,7 +124,9 @@ class World:
                 await then(name, context)
             if name == "hang":
                 await self.here("tool hang wait")
-            return f"{name}: done"
+            text = f"{name}: done"
+            said = {"done": [name]}
+            return AgentToolResult(text, structured_content=said, terminate=True, usage=SPENT) if ends else text
 
         parameters = {"type": "object", "properties": {"sum": {"type": "integer"}}}
         return AgentTool(name=name, description=f"Does {name}.", parameters=parameters, execute=execute, **options)

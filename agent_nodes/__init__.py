@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agent_nodes.host import UsageReport as UsageReport
     from agent_nodes.messages import ImageBlock as ImageBlock
     from agent_nodes.messages import TextBlock as TextBlock
+    from agent_nodes.messages import Usage as Usage
     from agent_nodes.model_attributes import AgentModelAttributes as AgentModelAttributes
     from agent_nodes.nodes.agent import create_agent_node as create_agent_node
     from agent_nodes.nodes.agent import run_agent as run_agent
@@ -127,6 +128,7 @@ _HOME = {
     "ToolContext": "tools.base",
     "ToolPermissionDefinition": "tools.policy",
     "TurnFailed": "errors",
+    "Usage": "messages",
     "UsageReport": "host",
     "UserInputRequired": "errors",
     "agent_tool": "tools.decorator",
@@ -174,6 +176,7 @@ __all__ = [
     "ToolContext",
     "ToolPermissionDefinition",
     "TurnFailed",
+    "Usage",
     "UsageReport",
     "UserInputRequired",
     "agent_tool",

@@ -70,7 +70,7 @@ def test_every_option_and_field_of_the_runtime_stands_in_the_guide() -> None:
 
 def test_every_hook_and_everything_about_a_tool_stands_in_a_guide() -> None:
     hooks, tools = (GUIDE / "runtime.md").read_text(), (GUIDE / "own-tools.md").read_text()
-    of_tools = (base.AgentTool, base.ToolContext, policy.ToolPermissionDefinition)
+    of_tools = (base.AgentTool, base.AgentToolResult, base.ToolContext, policy.ToolPermissionDefinition)
     for text, kinds in ((hooks, [host.AgentHost]), (tools, of_tools)):
         for kind in kinds:
             names = [item.name for item in fields(kind)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent_nodes import AgentHost, AgentTool, AgentToolResult, UsageReport
+from agent_nodes import AgentHost, AgentTool, AgentToolResult, Usage, UsageReport
 from agent_nodes.errors import AgentClosed
-from agent_nodes.messages import ToolResultMessage, Usage
+from agent_nodes.messages import ToolResultMessage
 from agent_nodes.nodes.items import read_items
 from agent_nodes.runtime import AgentRuntime
 from tests.support import Outcome, model_of, png, scripted, take, tool
@@ -225,7 +225,8 @@ async def test_programs_get_structured_content_and_the_model_the_text(tmp_path: 
 
 
 @pytest.mark.feature("D03", "D04")
-async def test_a_call_that_may_be_repeated_is_not_when_its_tool_is_offered_no_more(tmp_path: Path):
+@pytest.mark.parametrize("how", ["removed", "not declared", "disabled"])
+async def test_a_call_that_may_be_repeated_is_not_when_its_tool_is_offered_no_more(tmp_path: Path, how: str):
     path, runs = tmp_path / "s.sqlite", list[str]()
     hold = asyncio.Event()
 
@@ -249,8 +250,12 @@ async def test_a_call_that_may_be_repeated_is_not_when_its_tool_is_offered_no_mo
         await hold.wait()
     await task
     before = list(runs)
-    narrowed = {"permission_policy": "read-only", "workdir": tmp_path}
-    async with scripted("text: done", database_path=path, extra_tools=[], **narrowed) as agent:
+    narrowed: dict[str, Any] = {"permission_policy": "read-only", "workdir": tmp_path}
+    if how != "removed":
+        narrowed["extra_tools"] = own
+        names = [item.name for item in own] if how == "disabled" else []
+        narrowed["tool_definitions"] = [{"name": "read"}, *({"name": name, "enabled": False} for name in names)]
+    async with scripted("text: done", database_path=path, **narrowed) as agent:
         outcome = await take(agent.run(GO))
         assert outcome.text == "done"
         said = ends(outcome)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from agent_nodes import AgentTool, AgentToolResult, ImageBlock, InputValidationError, TextBlock
-from agent_nodes.messages import Usage
+from agent_nodes import AgentTool, AgentToolResult, ImageBlock, InputValidationError, TextBlock, Usage
 from agent_nodes.tools.arguments import check_arguments
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.policy import resolve

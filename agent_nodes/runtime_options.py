@@ -174,8 +174,11 @@ def _check_storage(options: Options) -> None:
         raise _wrong("storage", "give either storage or database_path, not both")
     if options.storage is not None and not callable(getattr(options.storage, "open", None)):
         raise _wrong("storage", "must be a storage factory with open()")
-    if options.session_id is not None and not options.session_id.strip():
+    session_id = options.session_id
+    if session_id is not None and not session_id.strip():
         raise _wrong("session_id", "empty; give an id, or leave it out for a new one")
+    if session_id is not None and (len(session_id) > 200 or not session_id.isprintable()):
+        raise _wrong("session_id", "must be a text of at most 200 printable characters")
 
 
 def _wrong(name: str, what: str) -> InputValidationError:

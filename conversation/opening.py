@@ -12,6 +12,7 @@ from typing import Any
 
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import InputValidationError, SessionBusy
+from agent_nodes.providers.credentials import credentials_named
 from agent_nodes.store.locate import is_file, session_file
 from conversation.host import PROJECT, SESSION_KEY, ConversationHost, named_session
 from conversation.problems import KEY_VARIABLES, OPTIONS, command, problem
@@ -147,6 +148,8 @@ def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     for provider, variable in KEYS.items():
         if environ.get(variable, "").strip():
             return provider
+    if credentials_named(environ):
+        return "anthropic"
     model = options.get("model")
     if model is not None and not model.startswith(DEMO):
         raise InputValidationError(

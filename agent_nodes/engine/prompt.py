@@ -17,7 +17,8 @@ PERSONA = (
 )
 
 _GUIDANCE = (
-    "Tools run in the folder {workdir}; relative paths start there. Independent look-ups may be called at once. "
+    "Tools run in the folder {workdir}; relative paths start there. Independent look-ups may be called at once; they "
+    "do not wait for a write, an edit or a command beside them, so look at a change in the next step. "
     "When a tool reports an error, read it and change your approach instead of repeating the call. A result marked as "
     "interrupted may or may not have taken effect: check before you do it again."
 )

@@ -15,9 +15,14 @@ def other_credentials(environ: Mapping[str, str]) -> bool:
     """Whether ``environ`` holds no ``ANTHROPIC_API_KEY`` but a token, a profile or a workload's identity."""
     if environ.get("ANTHROPIC_API_KEY", "").strip():
         return False
-    if environ.get("ANTHROPIC_AUTH_TOKEN") or environ.get("ANTHROPIC_PROFILE"):
-        return True
-    return _has_identity(environ) or _has_profile(environ)
+    return credentials_named(environ) or _has_profile(environ)
+
+
+def credentials_named(environ: Mapping[str, str]) -> bool:
+    """Whether variables of ``environ`` say themselves which they are; a profile that merely lies on the disk does
+    not."""
+    named = environ.get("ANTHROPIC_AUTH_TOKEN") or environ.get("ANTHROPIC_PROFILE")
+    return bool(named) or _has_identity(environ)
 
 
 def _has_identity(environ: Mapping[str, str]) -> bool:

@@ -43,7 +43,7 @@ NO_OUTPUT = "(no output)"
 EARLIER = "(The conversation goes on from here.)"
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_IMAGE_LIMIT = 5 * 1024 * 1024 * 4 // 3  # base64 characters of 5 MiB, the least that services take
+_IMAGE_LIMIT = 5 * 1024 * 1024  # base64 characters, the least that services take
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_ID = re.compile(r"[^A-Za-z0-9_-]+")
 

@@ -64,7 +64,7 @@ def draft(request: ModelRequest) -> Draft:
         body["max_output_tokens"] = max(limit, MIN_OUTPUT_TOKENS)
     if entry.reasoning:
         body["include"] = ["reasoning.encrypted_content"]
-        if request.effort is not None and (reasoning := _reasoning(request.effort, entry)):
+        if reasoning := _reasoning(request.effort, entry):
             body["reasoning"] = reasoning
     if request.cache_key:
         body["prompt_cache_key"] = cache_key(request.cache_key)
@@ -87,7 +87,7 @@ def draft(request: ModelRequest) -> Draft:
     return Draft(body, "input", encoded(request, _render))
 
 
-def _reasoning(effort: AgentEffort, entry: ModelEntry) -> JsonObject:
+def _reasoning(effort: AgentEffort | None, entry: ModelEntry) -> JsonObject:
     """The level, and that a summary of the reasoning is wanted, without which nothing of it is seen."""
     level = named(effort, entry)
     reasoning: JsonObject = {"effort": level} if level is not None else {}

@@ -57,6 +57,7 @@ class TestRequest:
             "store": False,
             "max_output_tokens": 16,
             "include": ["reasoning.encrypted_content"],
+            "reasoning": {"summary": "auto"},
             "prompt_cache_key": "key",
             "tools": [
                 {

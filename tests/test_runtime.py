@@ -304,7 +304,7 @@ async def test_du_11_a_full_disk_stops_the_run_before_the_tool(tmp_path):
 
     path = tmp_path / "s.sqlite"
     own = [tool("pay", pay)]
-    script = ["text: " + "long " * 200 + "\ncall: pay", "text: done"]
+    script = ["text: " + "long " * 2_000 + "\ncall: pay", "text: done"]
     async with scripted(*script, database_path=path, extra_tools=own) as agent:
         connection = agent.harness.engine.line._connection
         assert connection is not None

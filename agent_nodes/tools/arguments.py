@@ -45,8 +45,11 @@ def _prepared(tool: AgentTool, arguments: JsonObject) -> JsonObject:
         ) from error
     if not isinstance(prepared, dict):
         raise ToolError(f"{tool.name}: prepare_arguments returned {type(prepared).__name__}, not a dict of arguments.")
-    repaired = repair_json(prepared)
-    if not _storable(repaired):
+    try:
+        repaired = repair_json(prepared)
+    except RecursionError:
+        repaired = None
+    if repaired is None or not _storable(repaired):
         raise ToolError(f"{tool.name}: prepare_arguments returned something that is no JSON.")
     return repaired
 
@@ -145,8 +148,8 @@ def _mended(value: JsonValue, schema: object, root: JsonObject) -> JsonValue:
         return _mended_object(given, shapes[0], root) if len(shapes) == 1 else given
     if isinstance(value, list):
         shapes = [option for option in options if "array" in _kinds([option])]
-        items: object = shapes[0].get("items") if len(shapes) == 1 else None
-        return [_mended(item, items, root) for item in cast("list[Any]", value)]
+        listed = cast("list[Any]", value)
+        return [_mended(item, shapes[0].get("items"), root) for item in listed] if len(shapes) == 1 else listed
     return value
 
 

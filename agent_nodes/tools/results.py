@@ -132,10 +132,10 @@ def _plain_json(value: object) -> JsonValue:
             f"The call ran, but its structured content is {len(text):,} bytes of JSON; {MAX_STRUCTURED >> 20} MB is "
             "the limit. Keep large data in a file and give its path."
         )
-    plain = repair_json(json.loads(text))
     try:
+        plain = repair_json(json.loads(text))
         orjson.dumps(plain)
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise ToolError(f"The call ran, but its structured content cannot be stored ({error}).") from error
     return plain
 

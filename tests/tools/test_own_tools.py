@@ -29,6 +29,13 @@ def own(**changes: Any) -> AgentTool:
     return AgentTool(**{"name": "own", "description": "", "parameters": ANY, "execute": nothing, **changes})
 
 
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 def text_of(result: AgentToolResult) -> str:
     return "".join(block.text for block in result.blocks() if isinstance(block, TextBlock))
 
@@ -165,8 +172,10 @@ def test_prepared_arguments_are_checked_and_mended_like_any() -> None:
         (lambda arguments: {"a": object()}, "no JSON"),
         (lambda arguments: {"a": float("nan")}, "no JSON"),
         (lambda arguments: {"a": 1 << 64}, "no JSON"),
+        (lambda arguments: nested(300), "no JSON"),
+        (lambda arguments: nested(3_000), "no JSON"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_a_preparation_that_fails_is_an_error_that_the_model_reads(prepare, reason) -> None:
     with pytest.raises(ToolError, match="own") as caught:
@@ -272,8 +281,10 @@ def test_an_error_result_need_not_fit() -> None:
         ({"n": object()}, "neither text nor JSON"),
         ({"n": 1 << 64}, "cannot be stored"),
         ({"n": "x" * MAX_STRUCTURED}, "1 MB is the limit"),
+        (nested(300), "cannot be stored"),
+        (nested(3_000), "neither text nor JSON"),
     ],
-    ids=range(4),
+    ids=range(6),
 )
 def test_structured_content_that_cannot_be_kept_is_an_error(value, reason) -> None:
     result = result_of(AgentToolResult("text", structured_content=value))

@@ -17,6 +17,7 @@ from agent_nodes.engine.core import Engine
 from agent_nodes.engine.progress import Progress
 from agent_nodes.engine.projection import Show
 from agent_nodes.engine.scheduler import Definition
+from agent_nodes.engine.turn import NAME as TURN_TASK
 from agent_nodes.engine.turn import OpenRound
 from agent_nodes.errors import AgentError
 from agent_nodes.events import TextDelta, ToolEvent
@@ -37,7 +38,7 @@ from agent_nodes.store.writes import (
     step_task,
 )
 from agent_nodes.tools.arguments import check_arguments
-from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext, is_async
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.results import result_of
 
@@ -245,7 +246,7 @@ async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) ->
     """Whatever a tool raises is a result that the model can handle. A plain function runs in a thread."""
     execute = tool.execute
     try:
-        if inspect.iscoroutinefunction(execute) or inspect.iscoroutinefunction(type(execute).__call__):
+        if is_async(execute):
             value = await execute(arguments, context)
         else:
             value = await run_in_thread(lambda: execute(arguments, context))
@@ -373,9 +374,10 @@ class Results:
         """The rounds in which some of these results say that the turn ends, with those counted."""
         rounds: _Rounds = []
         for owner_id, count in Counter(task.owner_task for task, result, *_ in items if result.terminate).items():
-            owner = self._engine.projection.tasks[owner_id or 0]
-            counted = OpenRound.of(owner)
-            rounds.append((owner, replace(counted, ending=counted.ending + count)))
+            owner = self._engine.projection.tasks.get(owner_id or 0)
+            if owner is not None and owner.name == TURN_TASK:
+                counted = OpenRound.of(owner)
+                rounds.append((owner, replace(counted, ending=counted.ending + count)))
         return rounds
 
 

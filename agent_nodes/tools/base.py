@@ -72,6 +72,11 @@ class ToolContext:
     background: Background | None = None
 
 
+def is_async(function: Any) -> bool:
+    """Whether calling ``function``, which may be an object with ``__call__``, gives a coroutine."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _is_json(value: object) -> bool:
     try:
         orjson.dumps(value)
@@ -123,7 +128,7 @@ class AgentTool:
         if not callable(self.execute):
             raise self._wrong("execute", "must be a function")
         prepare = self.prepare_arguments
-        if prepare is not None and (not callable(prepare) or inspect.iscoroutinefunction(prepare)):
+        if prepare is not None and (not callable(prepare) or is_async(prepare)):
             raise self._wrong("prepare_arguments", "must be a plain function (arguments) -> arguments")
         if self.replay not in ("never", "safe"):
             raise self._wrong("replay", "must be 'never' or 'safe'")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from agent_nodes.messages import JsonObject
 from agent_nodes.tools.base import (
@@ -16,7 +16,11 @@ from agent_nodes.tools.base import (
     ReplayPolicy,
     ToolContext,
     ToolExecute,
+    is_async,
 )
+
+if TYPE_CHECKING:
+    from agent_nodes.tools.signature import Values
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,13 +104,6 @@ def agent_tool(
         )
 
     return make if function is None else make(function)
-
-
-Values = Callable[[JsonObject, ToolContext], Mapping[str, Any]]
-
-
-def is_async(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _executor(function: Callable[..., Any], values: Values, *, plain: bool) -> ToolExecute:

@@ -15,7 +15,8 @@ from agent_nodes.errors import AgentClosed
 from agent_nodes.messages import ToolResultMessage
 from agent_nodes.nodes.items import read_items
 from agent_nodes.runtime import AgentRuntime
-from tests.support import Outcome, model_of, png, scripted, take, tool
+from tests.fakes import FakeServer, call, reply, text
+from tests.support import Outcome, model_of, online, png, scripted, take, tool
 
 pytestmark = pytest.mark.feature("D04")
 
@@ -136,6 +137,19 @@ async def test_what_ended_before_a_shutdown_still_counts_after_it(tmp_path: Path
         assert outcome.error is None
         assert model_of(agent).requests == []
         assert list(ends(outcome)) == ["quick", "slow"]
+
+
+@pytest.mark.parametrize("kind", ["anthropic-messages", "openai-responses", "openai-completions"])
+async def test_every_service_takes_the_history_of_a_turn_that_its_calls_ended(kind: str):
+    own = [ending("a"), ending("b")]
+    async with FakeServer() as fake, online(fake, kind, extra_tools=own) as agent:
+        fake.script(reply(call("a", {}), call("b", {})), text("next"))
+        first = await take(agent.run("go"))
+        assert first.run.result is not None
+        assert (first.run.result.status, first.text) == ("answered", "")
+        assert (await take(agent.run("and then?"))).text == "next"
+        assert len(fake.requests) == 2
+        fake.assert_accepted()
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -16,6 +17,8 @@ from conversation.render import one_line, printable, size, usage_parts
 
 if TYPE_CHECKING:
     from agent_nodes.messages import JsonValue
+
+EFFORTS = tuple(level for level in get_args(AgentEffort) if level)
 
 _LONE = re.compile(r"/[A-Za-z][\w-]*")
 
@@ -41,13 +44,13 @@ Run: TypeAlias = "Callable[[Face, str], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``given`` names what may stand behind the word, ``choices`` what it may be, for completion."""
+    """``given`` names what may stand behind the word, ``choices`` what it may be where so much of it stands there."""
 
     name: str
     help: str
     run: Run
     given: str = ""
-    choices: Sequence[str] = ()
+    choices: Callable[[Talk, str], Sequence[str]] = lambda talk, rest: ()
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -63,7 +66,7 @@ def parse(text: str) -> tuple[str, str] | None:
     return (name, rest.strip()) if name in COMMANDS or _LONE.fullmatch(text) else None
 
 
-def choices(before: str) -> Iterator[tuple[str, str]]:
+def choices(talk: Talk, before: str) -> Iterator[tuple[str, str]]:
     """What ``before``, the text in front of the cursor, may become as a command, each with a word about it."""
     word, blank, rest = before.partition(" ")
     if not before.startswith("/") or "\n" in before:
@@ -71,7 +74,8 @@ def choices(before: str) -> Iterator[tuple[str, str]]:
     if not blank:
         yield from ((f"/{name}", command.help) for name, command in COMMANDS.items() if name.startswith(word[1:]))
     elif word[1:] in COMMANDS:
-        yield from ((f"{word} {choice}", "") for choice in COMMANDS[word[1:]].choices if choice.startswith(rest))
+        found = COMMANDS[word[1:]].choices(talk, rest)
+        yield from ((f"{word} {choice}", "") for choice in found if choice.startswith(rest))
 
 
 def prompt_of(text: str) -> str:
@@ -99,31 +103,63 @@ async def run(face: Face, name: str, rest: str) -> None:
 async def _help(face: Face, rest: str) -> None:
     heads = {command.name: f"/{command.name} {command.given}".rstrip() for command in COMMANDS.values()}
     room = max(map(len, heads.values()))
-    await face.say("\n".join(f"{heads[name].ljust(room)}  {COMMANDS[name].help}" for name in COMMANDS))
-    await face.say(KEYS)
+    lines = [f"{heads[name].ljust(room)}  {COMMANDS[name].help}" for name in COMMANDS]
+    await face.say("\n".join([*lines, "", KEYS]))
 
 
 async def _model(face: Face, rest: str) -> None:
+    from conversation.chat_models import FIELDS, choose, model_ids
+
     talk = face.talk
-    if rest:
-        talk.choices["model"] = rest
-        await face.say(f"the next turns go to {one_line(rest)}")
-    else:
-        await face.say(f"model {one_line(talk.model)}; another for the next turns: /model ID")
+    if not rest:
+        provider, model = map(one_line, talk.model)
+        ids = ", ".join(map(one_line, model_ids(talk.opening)))
+        await face.say(
+            f"model {model} of {provider}; another for the next turns: /model ID{ids and f', such as {ids}'}"
+        )
+        return
+    chosen = choose(talk.opening, rest)
+    for name in FIELDS if "effort" in talk.flags else (*FIELDS, "effort"):
+        talk.choices.pop(name, None)
+    talk.choices |= chosen.fields
+    talk.flags |= chosen.flags
+    await face.say(f"the next turns go to {one_line(chosen.id)} of {one_line(chosen.provider)}")
 
 
 async def _effort(face: Face, rest: str) -> None:
-    levels = [level for level in get_args(AgentEffort) if level]
+    talk = face.talk
     if not rest:
-        now = face.talk.choices.get("effort")
+        now = talk.choices.get("effort") or talk.opening.given.effort
         await face.say(
-            f"effort {now or 'as the service has it'}; another for the next turns: /effort {'|'.join(levels)}"
+            f"effort {now or 'as the service has it'}; another for the next turns: /effort {'|'.join(EFFORTS)}"
         )
         return
-    if rest not in levels:
-        raise InputValidationError(f"/effort: {rest!r} is none of {', '.join(levels)}.", field="effort")
-    face.talk.choices["effort"] = rest
+    if rest not in EFFORTS:
+        raise InputValidationError(f"/effort: {rest!r} is none of {', '.join(EFFORTS)}.", field="effort")
+    talk.choices["effort"] = talk.flags["effort"] = rest
     await face.say(f"the next turns think with effort {rest}")
+
+
+async def _image(face: Face, rest: str) -> None:
+    pictures = face.talk.pictures
+    if not rest:
+        names = ", ".join(one_line(picture.path) for picture in pictures)
+        await face.say(
+            f"with the next prompt: {names or 'no picture'}; /image PATH adds one, /image drop takes all back"
+        )
+    elif rest == "drop":
+        pictures.clear()
+        await face.say("no picture goes with the next prompt")
+    else:
+        from conversation.chat_pictures import read_picture
+
+        pictures.append(await asyncio.to_thread(read_picture, rest))
+        await face.say(f"it goes with the next prompt: {one_line(pictures[-1].path)}")
+
+
+async def _clear(face: Face, rest: str) -> None:
+    await face.talk.opening.host.reset()
+    await face.say("the model begins anew; what was said stays in the session")
 
 
 async def _usage(face: Face, rest: str) -> None:
@@ -197,34 +233,50 @@ async def _exit(face: Face, rest: str) -> None:
     face.leave()
 
 
+def _models(talk: Talk, rest: str) -> Sequence[str]:
+    from conversation.chat_models import model_ids
+
+    try:
+        return model_ids(talk.opening)
+    except InputValidationError:  # of the file; whoever names a model is told
+        return ()
+
+
+def _paths(talk: Talk, rest: str) -> Sequence[str]:
+    from conversation.chat_pictures import paths
+
+    return paths(rest)
+
+
 COMMANDS = {
     command.name: command
     for command in [
-        Command("help", "what can be said and which keys do what", _help),
-        Command("model", "which model answers; with ID another one from the next turn on", _model, "[ID]"),
+        Command("help", "the commands and the keys", _help),
+        Command("model", "which model answers, from the next turn on", _model, "[ID]", _models),
+        Command("effort", "how hard it thinks, from the next turn on", _effort, "[LEVEL]", lambda talk, rest: EFFORTS),
+        Command("image", "a picture goes with the next prompt", _image, "[PATH|drop]", _paths),
+        Command("usage", "tokens and cost; how full the context is", _usage),
+        Command("show", "arguments and result of a tool call", _show, "[N]"),
         Command(
-            "effort",
-            "how hard the model thinks, from the next turn on",
-            _effort,
-            "[LEVEL]",
-            [level for level in get_args(AgentEffort) if level],
+            "thinking",
+            "the last reasoning; whether it is shown",
+            _thinking,
+            "[on|off]",
+            lambda talk, rest: ("on", "off"),
         ),
-        Command("usage", "tokens and cost of the last turn and the session, and how full the context is", _usage),
-        Command("show", "arguments and result of a tool call, the last one or number N", _show, "[N]"),
-        Command(
-            "thinking", "the last reasoning; with on or off, whether it is shown", _thinking, "[on|off]", ["on", "off"]
-        ),
-        Command(
-            "queue", "prompts that wait for their turn; with drop they are taken back", _queue, "[drop [N]]", ["drop"]
-        ),
-        Command("retry", "go on with a last turn that was stopped, failed or was cut off", _retry),
-        Command("exit", "leave; the session stays, and a turn that runs can go on later", _exit),
+        Command("queue", "the prompts that wait; takes them back", _queue, "[drop [N]]", lambda talk, rest: ("drop",)),
+        Command("retry", "goes on with the last turn", _retry),
+        Command("clear", "the model forgets what was said; the session does not", _clear),
+        Command("exit", "leaves; a turn that runs can go on later", _exit),
     ]
 }
 
 KEYS = """\
-Enter sends, also while a turn runs: the prompt waits for its turn. Alt+Enter, Ctrl-J or a \\ at the end begins a new
-line. Up and Ctrl-R find earlier prompts. Ctrl-C stops the turn, twice it leaves; Ctrl-D leaves."""
+Enter sends, also while a turn runs: then the prompt waits for its end.
+Alt+Enter, Ctrl-J, or a \\ at the end and Enter, begins a new line.
+Up and Ctrl-R find earlier prompts, Tab completes a command.
+Ctrl-C stops the turn, twice it leaves; Ctrl-D leaves.
+//text is the prompt /text."""
 
 
 def call_text(call: Call) -> str:

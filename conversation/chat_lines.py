@@ -87,9 +87,10 @@ class LineFace:
         opening = self.talk.opening
         opening.check_model()
         if opening.given.session is None:
-            await self._say(f"session {opening.key}; come back with: {opening.again('chat')}")
-        if opening.demo:
-            await self._say(NO_KEY)
+            await self._say(f"session {opening.key}; come back with: {self.talk.comeback()}")
+        for note in (NO_KEY if opening.demo else "", opening.endpoint()):
+            if note:
+                await self._say(note)
 
     async def _next(self) -> str | None:
         """The next line; None at the end of stdin, and after a signal, which where it is typed at has to come twice."""
@@ -115,7 +116,7 @@ class LineFace:
         if command is not None:
             await chat_commands.run(self, *command)
         elif line.strip():
-            await self.send(Prompt(chat_commands.prompt_of(line)))
+            await self.send(self.talk.prompt(chat_commands.prompt_of(line)))
 
     # -- what commands ask for -----------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class LineFace:
 
     async def _turn(self, prompt: Prompt, stop: AbortSignal) -> int:
         view = TextView(self._out, self._notes)
-        view.model = self.talk.model
+        view.model = self.talk.model[1]
 
         async def show(event: AgentStreamEvent) -> None:
             await _written(view.event(event))
@@ -171,7 +172,7 @@ class LineFace:
     async def _failed(self, error: AgentError) -> int:
         trace(error)
         if self._signals.shutdown is not None:
-            await self._say(f"the turn can go on; come back with: {self.talk.opening.again('chat')}")
+            await self._say(f"the turn can go on; come back with: {self.talk.comeback()}")
             return 1
         if isinstance(error, ExecutionAborted):
             await self._say("stopped; /retry goes on with this turn", style="31")

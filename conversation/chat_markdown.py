@@ -6,7 +6,7 @@ they are written, and only this module decides about styles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -77,13 +77,13 @@ class Blocks:
 
 
 class MarkdownStream:
-    """Text that streams in, as lines of whole blocks."""
+    """Text that streams in, as lines of whole blocks. ``columns`` is asked anew for each block."""
 
-    def __init__(self, width: int, *, unicode: bool = True) -> None:
+    def __init__(self, columns: Callable[[], int], *, unicode: bool = True) -> None:
+        self._columns = columns
+        self._unicode = unicode
         self._blocks = Blocks()
-        self._markdown = Markdown(width, unicode=unicode)
-        self._width = width
-        self._preview: tuple[str, list[str]] = ("", [])
+        self._preview: tuple[tuple[str, int], list[str]] = (("", 0), [])
 
     def feed(self, delta: str) -> list[str]:
         return self._lines(self._blocks.feed(delta))
@@ -93,14 +93,15 @@ class MarkdownStream:
 
     def preview(self, rows: int) -> list[str]:
         """The block that is not whole, as it looks so far; of a long one the end, as it was written."""
-        text = self._blocks.open
-        if text != self._preview[0]:
+        text, columns = self._blocks.open, self._columns()
+        if (text, columns) != self._preview[0]:
             short = len(text) <= PREVIEWED
-            self._preview = text, self._lines(text) if short else folded(printable(text[-PREVIEWED:]), self._width)
+            lines = self._lines(text) if short else folded(printable(text[-PREVIEWED:]), columns)
+            self._preview = (text, columns), lines
         return self._preview[1][-rows:] if rows else []
 
     def _lines(self, text: str) -> list[str]:
-        return self._markdown.lines(text) if text.strip() else []
+        return Markdown(self._columns(), unicode=self._unicode).lines(text) if text.strip() else []
 
 
 class Markdown:

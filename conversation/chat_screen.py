@@ -49,11 +49,12 @@ class Screen:
         self._live = live
         self._submit = submit
         self._leave = leave
+        self._choices = choices
         self.gone = False
         self._output = _output(environ)
         mark = "›" if self.unicode else ">"
         self.mark = f"{mark} "
-        self._session = self._make_session(choices, history)
+        self._session = self._make_session(history)
         self._bind(interrupt)
 
     @property
@@ -107,14 +108,12 @@ class Screen:
         self._output.write_raw(text)
         self._output.flush()
 
-    def _make_session(
-        self, choices: Callable[[str], Iterable[tuple[str, str]]], history: History
-    ) -> PromptSession[str]:
+    def _make_session(self, history: History) -> PromptSession[str]:
         session: PromptSession[str] = PromptSession(
             self.mark,
             multiline=True,
             prompt_continuation=lambda width, line, wrapped: " " * width,
-            completer=_Completer(choices),
+            completer=_Completer(self._choices),
             complete_while_typing=Condition(lambda: self.typed.startswith("/")),
             history=history,
             enable_suspend=True,
@@ -152,6 +151,19 @@ class Screen:
             text = buffer.text
             buffer.reset(append_to_history=bool(text.strip()))
             self._submit(text)
+
+        @keys.add("tab", filter=typing)
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            before = buffer.document.text_before_cursor
+            found = [text for text, _ in self._choices(before)]
+            if buffer.complete_state is not None:
+                buffer.complete_next()
+            elif len(found) == 1:  # at once, not when the list is there
+                buffer.delete_before_cursor(len(before))
+                buffer.insert_text(found[0])
+            else:
+                buffer.start_completion(insert_common_part=True)
 
         @keys.add("escape", "enter", filter=typing)
         @keys.add("c-j", filter=typing)

@@ -42,23 +42,37 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A file that goes with a prompt, as the input takes it."""
+
+    path: str
+    data: str
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What a turn is asked for. Without ``text`` it is a turn that there is: one that was cut off, with ``reopen`` the
     last one."""
 
     text: str | None
     reopen: bool = False
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(slots=True)
 class Talk:
-    """``choices`` are fields of the input of all turns to come, chosen on the way (the model, how hard it thinks).
-    ``thinking`` says whether reasoning is shown; ``thoughts`` is that of the last turn.
-    ``run`` is the last turn's, ``resumed`` whether that one began in an earlier process."""
+    """``choices`` are fields of the input of all turns to come, chosen on the way (the model, how hard it thinks),
+    ``flags`` the same for the command that comes back. ``pictures`` go with the next prompt.
+
+    ``thinking`` says whether reasoning is shown, ``thoughts`` is that of the last turn. ``run`` is the last turn's, and
+    ``resumed`` says whether that one began in an earlier process."""
 
     opening: Opening
     clock: Clock = SYSTEM_CLOCK
     choices: dict[str, Any] = field(default_factory=dict[str, Any])
+    flags: dict[str, Any] = field(default_factory=dict[str, Any])
+    pictures: list[Picture] = field(default_factory=list[Picture])
     calls: list[Call] = field(default_factory=list[Call])
     thinking: bool = False
     thoughts: str = ""
@@ -79,8 +93,14 @@ class Talk:
     async def turn(self, prompt: Prompt, stop: AbortSignal, show: Show) -> AgentRunResult:
         """One turn, shown as it goes. Raises as :class:`~agent_nodes.AgentRun` does; where ``show`` raises, the turn is
         stopped."""
-        fields = {"prompt": prompt.text, "reopen": prompt.reopen, **self.choices}
-        return await self._run({name: value for name, value in fields.items() if value is not None}, stop, show)
+        fields: dict[str, Any] = {**self.choices}
+        if prompt.text is not None:
+            fields["prompt"] = prompt.text
+        if prompt.reopen:
+            fields["reopen"] = True
+        if prompt.pictures:
+            fields["images"] = [{"data": one.data, "mime_type": one.mime_type} for one in prompt.pictures]
+        return await self._run(fields, stop, show)
 
     async def finish(self, turn: TurnView, stop: AbortSignal, show: Show) -> str:
         """Go on with a turn that was cut off, with what it was asked for. Empty when it is answered, else why not;
@@ -113,9 +133,19 @@ class Talk:
         return sum(cost for cost in costs if cost is not None) if None not in costs and costs else None
 
     @property
-    def model(self) -> str:
-        """The id of the model that the next turn goes to."""
-        return self.choices.get("model") or self.opening.host.model[1]
+    def model(self) -> tuple[str, str]:
+        """Provider and id of the model that the next turn goes to."""
+        provider, model = self.opening.host.model
+        return self.choices.get("provider", provider), self.choices.get("model", model)
+
+    def prompt(self, text: str) -> Prompt:
+        """``text`` as a prompt, with the pictures that were chosen for it."""
+        pictures, self.pictures = tuple(self.pictures), []
+        return Prompt(text, pictures=pictures)
+
+    def comeback(self) -> str:
+        """The command line that goes on with this conversation."""
+        return self.opening.again("chat", **self.flags)
 
     def context(self) -> ContextUsage | None:
         return self.opening.host.context_usage()

@@ -44,7 +44,7 @@ class TerminalFace:
             submit=self._typed,
             interrupt=self._interrupt,
             leave=self.leave,
-            choices=chat_commands.choices,
+            choices=lambda before: chat_commands.choices(talk, before),
             history=ChatHistory(history_file()),
         )
         self._view = TurnView(self._screen, talk, self._clock)
@@ -77,12 +77,12 @@ class TerminalFace:
     async def _introduce(self) -> None:
         talk, opening, view = self.talk, self.talk.opening, self._view
         opening.check_model()
-        provider, _ = opening.host.model
         view.note(
-            f"session {one_line(opening.key)} with {one_line(f'{provider} {talk.model}')}; /help tells what can be said"
+            f"session {one_line(opening.key)} with {one_line(' '.join(talk.model))}; /help tells what can be said"
         )
-        if opening.demo:
-            view.note(NO_KEY)
+        for note in (NO_KEY if opening.demo else "", opening.endpoint()):
+            if note:
+                view.note(note)
         last = await opening.host.last_turn()
         if last is not None:
             self._show_last(last)
@@ -134,7 +134,7 @@ class TerminalFace:
         if self._cut_off:
             self._view.note("the turn can go on")
         if is_file(opening.host.path):
-            self._view.note(f"come back with: {opening.again('chat')}", "")
+            self._view.note(f"come back with: {self.talk.comeback()}", "")
         if self._screen.gone:
             give_up_stdout()
 
@@ -145,7 +145,7 @@ class TerminalFace:
         if command is not None:
             self._commands.put_nowait(command)
         elif text.strip():
-            self.queue.append(Prompt(chat_commands.prompt_of(text)))
+            self.queue.append(self.talk.prompt(chat_commands.prompt_of(text)))
             self._wake.set()
         else:
             if self._offered and self._stop is None:
@@ -163,6 +163,7 @@ class TerminalFace:
         if self._stop is not None:
             self._arm()
             self._stop.set("Stopped by Ctrl-C.")
+            self._view.stopping()
             return
         self._signals.renew()
         if again:
@@ -298,13 +299,13 @@ class TerminalFace:
     # -- lines that change ---------------------------------------------------------------------------------------------
 
     def _live(self, columns: int, rows: int) -> list[str]:
-        below: list[str] = []
         waiting = [one_line(prompt.text or "/retry") for prompt in self.queue]
-        if waiting:
-            what = "queued" if self._stop is not None else "not sent (Enter sends, Ctrl-C takes back)"
-            below = [f"{what}: {text}" for text in waiting[:SHOWN_QUEUE]]
-            if len(waiting) > SHOWN_QUEUE:
-                below.append(f"and {len(waiting) - SHOWN_QUEUE} more; /queue lists them")
+        below = [f"queued: {text}" for text in waiting[:SHOWN_QUEUE]]
+        if len(waiting) > SHOWN_QUEUE:
+            below.append(f"and {len(waiting) - SHOWN_QUEUE} more; /queue lists them")
+        if waiting and self._stop is None:
+            below.append("not sent; Enter sends, Ctrl-C takes back")
+        below += [f"with the next prompt: {one_line(picture.path)}" for picture in self.talk.pictures]
         if self._clock.monotonic() - self._armed < AGAIN and self._stop is None:
             below.append(LEAVING)
         unicode = self._screen.unicode

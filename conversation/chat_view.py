@@ -3,7 +3,7 @@ a tool, and below these the few lines that change while the turn runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from agent_nodes._clock import Clock
@@ -61,11 +61,12 @@ class TurnView:
         self._heard = ""  # the last line that the running command has put out
         self._waits = ""
         self._since = 0.0
+        self._stopping = False
 
     # -- the turn ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._wait(f"waiting for {one_line(self._talk.model)}")
+        self._wait(f"waiting for {one_line(self._talk.model[1])}")
 
     async def event(self, event: AgentStreamEvent) -> None:
         match event.type:
@@ -76,7 +77,7 @@ class TurnView:
                 self._wait("answering")
             case "thinking_delta":
                 if self._talk.thinking:
-                    self._thoughts = self._thoughts or PlainStream(self._paper.columns)
+                    self._thoughts = self._thoughts or PlainStream(lambda: self._paper.columns - 1)
                     self._put("thinking", self._dimmed(self._thoughts.feed(event.delta)))
                 self._wait("thinking")
             case "tool":
@@ -91,10 +92,15 @@ class TurnView:
                 pass
         self._paper.refresh()
 
+    def stopping(self) -> None:
+        """Somebody has stopped the turn, which takes a moment."""
+        self._wait("stopping")
+        self._stopping = True
+
     def end(self) -> None:
         """The turn has ended, one way or other."""
         self._end_text()
-        self._waits = ""
+        self._waits, self._heard, self._stopping = "", "", False
         self._running.clear()
         self._paper.refresh()
 
@@ -129,10 +135,11 @@ class TurnView:
         self._put("text", [*stream.feed(text), *stream.end()])
 
     def _put(self, kind: str, lines: Sequence[str]) -> None:
-        """Print lines; between two kinds, and between two blocks of text, stands an empty one."""
+        """Print lines; between two kinds, two prompts and two blocks of text, stands an empty one."""
         if not lines:
             return
-        apart = self._kind and (kind != self._kind or (kind == "text" and self._paper.colour))
+        blocks = kind == "prompt" or (kind == "text" and self._paper.colour)
+        apart = self._kind and (kind != self._kind or blocks)
         self._paper.show(["", *lines] if apart else lines)
         self._kind = kind
 
@@ -148,23 +155,23 @@ class TurnView:
             open_lines = self._dimmed(self._thoughts.preview(room))
         lines = [*open_lines, ""] if open_lines else []
         seconds = int(self._clock.monotonic() - self._since)
-        status = f"{self.mark} {self._waits}  {seconds}s  Ctrl-C stops"
+        status = f"{self.mark} {self._waits}  {seconds}s  Ctrl-C {'leaves' if self._stopping else 'stops'}"
         more = [f"  {self._heard}"] if self._heard else []
         unicode = self._paper.unicode
         return [*lines, *[self.paint(fit(line, columns - 1, unicode=unicode), DIM) for line in [status, *more]]]
 
     def _wait(self, what: str) -> None:
-        if what != self._waits:
+        if what != self._waits and not self._stopping:
             self._waits, self._since = what, self._clock.monotonic()
 
     # -- pieces --------------------------------------------------------------------------------------------------------
 
     def _stream(self) -> Stream:
         if not self._paper.colour:
-            return PlainStream(self._paper.columns)
+            return PlainStream(lambda: self._paper.columns - 1)
         from conversation.chat_markdown import MarkdownStream
 
-        return MarkdownStream(self._paper.columns - 1, unicode=self._paper.unicode)
+        return MarkdownStream(lambda: self._paper.columns - 1, unicode=self._paper.unicode)
 
     def _dimmed(self, lines: Sequence[str]) -> list[str]:
         return [self.paint(line, DIM) for line in lines]
@@ -212,7 +219,7 @@ class TurnView:
 class PlainStream:
     """A :class:`Stream` of lines as they are written; empty ones only between others."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: Callable[[], int]) -> None:
         self._columns = columns
         self._open = ""
         self._said = False
@@ -227,7 +234,7 @@ class PlainStream:
         return self._final(rest)
 
     def preview(self, rows: int) -> list[str]:
-        return folded(printable(self._open), self._columns - 1)[-rows:] if rows else []
+        return folded(printable(self._open), self._columns())[-rows:] if rows else []
 
     def _final(self, text: str) -> list[str]:
         out: list[str] = []

@@ -209,6 +209,10 @@ class ConversationHost:
         """What all turns of the session have taken, and the one under way."""
         return await self.runtime.harness.engine.line.read(inspect.session_usage)
 
+    async def reset(self) -> None:
+        """Begin the model's context anew. Raises ``AgentBusy`` while a turn runs or is unfinished."""
+        await self.runtime.reset()
+
     def kill_tools(self) -> None:
         """Kill what running tools have started, at once and without a record: the last thing before a process ends
         without closing. Works from a signal handler."""

@@ -58,9 +58,9 @@ class Opening:
             return text.replace(f"session {self.host.path}", f"session {self.key!r}")
         return text
 
-    def again(self, name: str, *more: str) -> str:
-        """The command line that calls ``name`` on this session with the same options."""
-        values = vars(self.given)
+    def again(self, name: str, *more: str, **changed: Any) -> str:
+        """The command line that calls ``name`` on this session with the same options, but for ``changed`` ones."""
+        values = {**vars(self.given), **changed}
         words = ["--session", self.key, *self._where()]
         for option, flag in OPTIONS.items():
             value = values.get(option)

@@ -43,6 +43,15 @@ class Display:
             lines.pop()
         return lines
 
+    def resize(self, columns: int, rows: int) -> None:
+        while len(self._cells) > rows:
+            self.past.append("".join(self._cells.pop(0)).rstrip())
+            self._y = max(0, self._y - 1)
+        self.columns, self.rows = columns, rows
+        self._cells += [self._empty() for _ in range(rows - len(self._cells))]
+        self._cells = [[*row, *[" "] * columns][:columns] for row in self._cells]
+        self._x = min(self._x, columns - 1)
+
     def feed(self, text: str) -> None:
         text, self._rest = self._rest + text, ""
         at = 0
@@ -131,6 +140,14 @@ class Display:
         return [" "] * self.columns
 
 
+def _test(what: str | re.Pattern[str] | Callable[[list[str]], bool]) -> Callable[[list[str]], bool]:
+    if isinstance(what, str):
+        return lambda lines: any(what in line for line in lines)
+    if isinstance(what, re.Pattern):
+        return lambda lines: any(what.search(line) for line in lines)
+    return what
+
+
 class Seat:
     """A command that runs at a terminal, which is its controlling one."""
 
@@ -155,9 +172,9 @@ class Seat:
     def paste(self, text: str) -> None:
         self.type(f"\x1b[200~{text}\x1b[201~")
 
-    def until(self, what: str | Callable[[list[str]], bool]) -> list[str]:
+    def until(self, what: str | re.Pattern[str] | Callable[[list[str]], bool]) -> list[str]:
         """Read until a line that holds ``what`` stands there; the lines."""
-        test = what if callable(what) else lambda lines: any(what in line for line in lines)
+        test = _test(what)
         end = time.monotonic() + GUARD
         while not test(self.display.lines):
             lives = self.process.poll() is None and time.monotonic() < end
@@ -176,6 +193,11 @@ class Seat:
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window gets another size, which here leaves what stands there as it is."""
+        self.display.resize(columns, rows)
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def hang_up(self) -> None:
         os.close(self.theirs)

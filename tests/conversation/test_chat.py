@@ -1,5 +1,6 @@
 """`agent-nodes chat` without a terminal: lines in, answers out."""
 
+import base64
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ import pytest
 
 from tests.conversation.shell import Child, Result, Shell
 from tests.fakes import FakeServer, call, error, gate, reply, text, thinking
+from tests.support import png
 from tests.test_imports import loaded_by
 
 pytestmark = pytest.mark.feature("O01")
@@ -110,6 +112,64 @@ def test_commands_are_lines_too(chat: Chat, fake: FakeServer) -> None:
     assert "Hm." in lines
     assert "no prompt is waiting" in lines
     assert any(line.startswith("/model [ID]") for line in lines)
+
+
+def test_another_model_answers_from_the_next_turn_on(chat: Chat, fake: FakeServer, shell: Shell) -> None:
+    (shell.folder / "agent-nodes.toml").write_text(
+        f'[models.fast]\nprovider = "here"\nmodel = "small"\nbase_url = "{fake.v1}"\neffort = "low"\n'
+        f'[models.far]\nprovider = "there"\nmodel = "big"\nbase_url = "{fake.v1}"\napi_key_env = "FAR_KEY"\n'
+    )
+    fake.respond(lambda request: text("Yes."))
+    done = chat("1", "/model fast", "2", "/model n", "3", "/effort high", "4", "/model")
+    assert done.status == 0, done.err
+    asked = [(request.json["model"], request.json.get("reasoning_effort")) for request in fake.requests]
+    assert asked == [("m", None), ("small", "low"), ("n", None), ("n", "high")]
+    lines = done.err.splitlines()
+    assert lines[0] == "the next turns go to fast of here"
+    assert lines[-1].startswith("model n of openai; another for the next turns: /model ID, such as fast, far, ")
+    refused = chat("/model far", FAR_KEY="sk-far")
+    assert refused.status == 2
+    assert "come back with: agent-nodes chat --session s --model far" in refused.problem
+
+
+def test_a_model_of_the_other_provider_needs_its_key(chat: Chat, fake: FakeServer) -> None:
+    done = chat("/model claude-opus-5")
+    assert done.status == 2
+    assert done.problem == "/model: 'claude-opus-5' is a model of anthropic, which needs a key: set ANTHROPIC_API_KEY."
+    fake.script(text("Yes."))
+    done = chat("/model claude-opus-5", "hi", ANTHROPIC_API_KEY="sk-test", ANTHROPIC_BASE_URL=fake.url)
+    assert (done.status, done.out) == (0, "Yes.\n"), done.err
+    assert fake.requests[0].path == "/v1/messages"
+
+
+def test_the_demo_has_models_of_its_own(shell: Shell) -> None:
+    done = shell("chat", "--provider", "demo", "--session", "s", stdin=b"/model demo-slow\n/model\n/model big\n")
+    assert done.status == 2
+    lines = done.err.splitlines()
+    assert lines[1] == "model demo-slow of demo; another for the next turns: /model ID, such as demo, demo-slow"
+    assert "'big'" in lines[2]
+
+
+def test_the_model_can_begin_anew(chat: Chat, fake: FakeServer, shell: Shell) -> None:
+    fake.respond(lambda request: text("Yes."))
+    done = chat("1", "2", "/clear", "3")
+    assert done.status == 0, done.err
+    assert [len(request.json["messages"]) for request in fake.requests] == [2, 4, 2]
+    assert len(shell.turns("s")) == 3
+
+
+def test_a_picture_goes_with_the_next_prompt(chat: Chat, fake: FakeServer, shell: Shell) -> None:
+    (shell.folder / "my beds.png").write_bytes(base64.b64decode(png(3, 2).data))
+    fake.respond(lambda request: text("Green."))
+    done = chat("/image my beds.png", "/image 'my beds.png'", "/image", "What is this?", "And now?")
+    assert done.status == 0, done.err
+    first, second = (request.json["messages"][-1]["content"] for request in fake.requests)
+    assert [part["type"] for part in first] == ["image_url", "image_url", "text"]
+    assert isinstance(second, str) or [part["type"] for part in second] == ["text"]
+    assert "with the next prompt: my beds.png, 'my beds.png'; /image PATH adds one" in done.err
+    (shell.folder / "no.png").write_text("beans")
+    assert chat("/image no.png").problem.startswith("/image: no.png ")
+    assert chat("/image none.png").problem == "/image: 'none.png' cannot be read: No such file or directory."
 
 
 def test_what_looks_like_a_path_is_a_prompt(chat: Chat, fake: FakeServer, shell: Shell) -> None:

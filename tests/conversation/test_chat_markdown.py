@@ -150,7 +150,7 @@ def words(lines: list[str]) -> list[str]:
 @settings(max_examples=150, deadline=None)
 @given(MARKDOWN)
 def test_blocks_one_by_one_say_what_the_whole_says(text: str) -> None:
-    stream = MarkdownStream(70)
+    stream = MarkdownStream(lambda: 70)
     lines = [line for piece in re.findall(r"(?s).{1,4}", text) for line in stream.feed(piece)]
     assert words([*lines, *stream.end()]) == words(Markdown(70).lines(text))
 
@@ -158,7 +158,7 @@ def test_blocks_one_by_one_say_what_the_whole_says(text: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(ANY, MARKDOWN, st.tuples(MARKDOWN, ANY, MARKDOWN).map("".join)), st.integers(1, 60))
 def test_no_text_is_a_command_to_the_terminal(text: str, columns: int) -> None:
-    for line in [*Markdown(columns).lines(text), *PlainStream(columns).feed(text + "\n")]:
+    for line in [*Markdown(columns).lines(text), *PlainStream(lambda: columns).feed(text + "\n")]:
         assert "\n" not in line and "\r" not in line
         Display(400, 5).feed(line.expandtabs())  # fails at whatever is no colour
 
@@ -172,7 +172,7 @@ def test_all_but_code_fits(text: str, columns: int) -> None:
 
 
 def test_the_preview_is_the_end_of_what_is_not_whole() -> None:
-    stream = MarkdownStream(20)
+    stream = MarkdownStream(lambda: 20)
     stream.feed("- a\n- b\n- **c")
     assert [plain(line) for line in stream.preview(2)] == ["• b", "• **c"]
     assert stream.preview(0) == []
@@ -183,7 +183,7 @@ def test_the_preview_is_the_end_of_what_is_not_whole() -> None:
 
 
 def test_plain_lines_keep_their_form() -> None:
-    stream = PlainStream(10)
+    stream = PlainStream(lambda: 9)
     assert stream.feed("\n\n# a") == []
     assert stream.preview(5) == ["# a"]
     assert stream.feed(" b\n\n\n") == ["# a b"]

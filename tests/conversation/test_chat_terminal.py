@@ -1,5 +1,6 @@
 """`agent-nodes chat` at a terminal: what is typed, what stands there in the end, and how it is left."""
 
+import base64
 import re
 import signal
 import stat
@@ -24,6 +25,7 @@ from tests.conversation.terminal import (
 )
 from tests.conversation.test_signals import DEAF, gone, wait_pid
 from tests.fakes import FakeServer, Request, call, drop_after, error, gate, reply, text, thinking, tools
+from tests.support import png
 
 pytestmark = pytest.mark.feature("O01")
 
@@ -309,7 +311,8 @@ def test_nothing_typed_is_lost_when_a_turn_fails(seat: Sit, fake: FakeServer) ->
     chat.type("2" + ENTER + "half of a")
     chat.until("queued: 2")
     held.open()
-    chat.until("not sent (Enter sends, Ctrl-C takes back): 2")
+    chat.until("not sent; Enter sends, Ctrl-C takes back")
+    chat.until("queued: 2")
     assert len(fake.requests) == 1
     chat.until("› half of a")
     chat.type(" prompt" + ENTER)
@@ -386,7 +389,8 @@ def test_a_stopped_turn_keeps_the_queue_for_later(seat: Sit, fake: FakeServer) -
     chat.type("two" + ENTER)
     chat.until("queued: two")
     chat.type(CTRL_C)
-    chat.until("not sent (Enter sends, Ctrl-C takes back): two")
+    chat.until("not sent; Enter sends, Ctrl-C takes back")
+    chat.until("queued: two")
     fake.script(text("Two."))
     chat.type(ENTER)
     chat.until("Two.")
@@ -515,6 +519,70 @@ def test_a_terminal_does_not_obey_the_model(seat: Sit, fake: FakeServer) -> None
     assert any("[red]x[/red] <b>" in line for line in lines)
     chat.type("/show" + ENTER)
     chat.until("command: echo a")
+
+
+def test_a_window_may_change_its_size(seat: Sit, fake: FakeServer) -> None:
+    held = gate()
+    fake.script(text("word " * 30, "\n\n" + "more " * 30).hold(held, before=1))
+    chat = seat(columns=100)
+    chat.until("›")
+    chat.type("hi" + ENTER)
+    chat.until("word word")
+    chat.resize(40, 20)
+    held.open()
+    lines = chat.until("1 model call")
+    chat.type("and so on")
+    chat.until("› and so on")
+    assert [len(line.split()) for line in lines if line.startswith("more")] == [8, 8, 8, 6]
+
+
+def test_what_a_turn_costs_stands_behind_it(seat: Sit, fake: FakeServer) -> None:
+    fake.script(text("Yes.").using(1_000, 100), text("Yes.").using(1_000, 100))
+    chat = seat("--model", "gpt-5.4", columns=120)
+    chat.until("›")
+    chat.type("hi" + ENTER)
+    chat.until(re.compile(r"1 model call · 1,000 tokens in, 100 out · \$0\.\d{4} · context 0% of \d[\d,]+"))
+    chat.type("hi" + ENTER)
+    chat.until(lambda lines: sum("1 model call" in line for line in lines) == 2)
+    chat.type("/usage" + ENTER)
+    chat.until(re.compile(r"session    2 turns, 2 model calls, 2,000 tokens in, 200 out, \$0\.\d{4}"))
+
+
+def test_a_model_is_chosen_by_its_first_letters(seat: Sit, fake: FakeServer) -> None:
+    held = gate()
+    fake.script(text("Yes.").hold(held, before=0))
+    chat = seat()
+    chat.until("›")
+    chat.type("/model gpt-6")
+    chat.until("gpt-6-sol")
+    chat.type("-s" + TAB)
+    chat.until("› /model gpt-6-sol")
+    chat.type(ENTER)
+    chat.until("the next turns go to gpt-6-sol of openai")
+    chat.type("hi" + ENTER)
+    chat.until("· waiting for gpt-6-sol")
+    held.open()
+    chat.until("1 model call")
+    chat.type(CTRL_D)
+    chat.end()
+    assert fake.requests[0].json["model"] == "gpt-6-sol"
+    assert "--model gpt-6-sol" in "".join(chat.display.lines[-2:])
+
+
+def test_a_picture_is_told_until_it_is_sent(seat: Sit, fake: FakeServer, shell: Shell) -> None:
+    (shell.folder / "beds.png").write_bytes(base64.b64decode(png(3, 2).data))
+    fake.script(text("Green."))
+    chat = seat()
+    chat.until("›")
+    chat.type("/image be")
+    chat.until("beds.png")
+    chat.type(TAB)
+    chat.until("› /image beds.png")
+    chat.type(ENTER)
+    chat.until("with the next prompt: beds.png")
+    chat.type("What is this?" + ENTER)
+    chat.until("1 model call")
+    assert not any(line.startswith("with the next prompt") for line in chat.display.lines)
 
 
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {}])

@@ -13,7 +13,7 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import AgentEffort
 from conversation.chat_talk import Call, Prompt, Talk
 from conversation.problems import meant
-from conversation.render import one_line, printable, size, usage_parts
+from conversation.text import one_line, printable, size, usage_parts
 
 if TYPE_CHECKING:
     from agent_nodes.messages import JsonValue

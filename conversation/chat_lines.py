@@ -18,8 +18,9 @@ from conversation import chat_commands
 from conversation.chat_talk import LEAVING, Prompt, Talk
 from conversation.opening import NO_KEY
 from conversation.problems import give_up_stdout, problem, trace
-from conversation.render import Notes, Output, TextView, printable
+from conversation.render import Notes, Output, TextView
 from conversation.signals import STOPPED, UNREAD, Signals
+from conversation.text import printable
 
 if TYPE_CHECKING:
     from agent_nodes.events import AgentStreamEvent

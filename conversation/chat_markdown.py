@@ -19,7 +19,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table, box
 from rich.text import Text
 
-from conversation.render import folded, printable
+from conversation.text import folded, printable
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -51,28 +51,32 @@ def _parser() -> MarkdownIt:
 
 
 class Blocks:
-    """Cuts text that streams in. A block is whole as soon as the next one has begun with a whole line."""
+    """Cuts text that streams in. A block is whole when the next one has begun with a whole line. A long one is looked
+    at only once it has grown by a part of its length, so that all looks together take no longer than a few."""
 
     def __init__(self) -> None:
         self.open = ""
         self._parser = _parser()
+        self._looked_from = 0  # letters
 
     def feed(self, delta: str) -> str:
         """The blocks that are whole now, as they were written; empty where there is none."""
-        self.open += delta
-        if "\n" not in delta:
+        self.open += printable(delta)  # some of what goes counts as the end of a line
+        if "\n" not in delta or len(self.open) < self._looked_from:
             return ""
         lines = self.open[: self.open.rindex("\n") + 1]
+        self._looked_from = len(lines) + len(lines) // 16
         begins = [token.map[0] for token in self._parser.parse(lines) if token.level == 0 and token.map]
         if len(begins) < 2 or begins[-1] == begins[0]:
             return ""
-        at = sum(map(len, lines.splitlines(keepends=True)[: begins[-1]]))
+        at = sum(len(line) + 1 for line in lines.split("\n")[: begins[-1]])
         whole, self.open = self.open[:at], self.open[at:]
+        self._looked_from = 0
         return whole
 
     def end(self) -> str:
         """What is left."""
-        rest, self.open = self.open, ""
+        rest, self.open, self._looked_from = self.open, "", 0
         return rest
 
 

@@ -19,8 +19,8 @@ from conversation.chat_tty import Tty
 from conversation.chat_view import DIM, RED, TurnView
 from conversation.opening import NO_KEY
 from conversation.problems import give_up_stdout, problem, trace_text
-from conversation.render import fit, one_line, usage_parts
 from conversation.signals import STOPPED, Signals
+from conversation.text import fit, one_line, usage_parts
 
 if TYPE_CHECKING:
     from agent_nodes.runtime import AgentRunResult
@@ -117,6 +117,8 @@ class TerminalFace:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.leave()
+            if self._cut_off:
+                self._view.note("one moment, what runs is ended")
             for task in tasks[1:]:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -134,7 +136,7 @@ class TerminalFace:
         if self._cut_off:
             self._view.note("the turn can go on")
         if is_file(opening.host.path):
-            self._view.note(f"come back with: {self.talk.comeback()}", "")
+            self._view.note(f"come back with: {self.talk.comeback()}", "", whole=True)
         if self._screen.gone:
             give_up_stdout()
 
@@ -185,7 +187,7 @@ class TerminalFace:
     # -- what commands ask for -----------------------------------------------------------------------------------------
 
     async def say(self, text: str) -> None:
-        self._view.note(text)
+        self._view.note(text, whole=True)
 
     async def send(self, prompt: Prompt) -> None:
         self.queue.append(prompt)
@@ -244,6 +246,7 @@ class TerminalFace:
             return True
         finally:
             ticking.cancel()
+            view.end()  # also where somebody leaves: what was said stays on the screen
             self._stop = None
             self._signals.renew()
             self._screen.refresh()
@@ -264,14 +267,7 @@ class TerminalFace:
         parts = usage_parts(
             result.usage, replayed=result.replayed, cost=talk.cost(result.request_id), context=talk.context()
         )
-        between = f" {self._view.mark} "
-        lines = [parts[0]]
-        for part in parts[1:]:
-            if len(lines[-1]) + len(between) + len(part) < self._screen.columns:
-                lines[-1] += between + part
-            else:
-                lines.append(part)
-        self._view.note("\n".join(lines))
+        self._view.note(f" {self._view.mark} ".join(parts))
 
     def _failed(self, error: Exception) -> None:
         if self._left:
@@ -288,7 +284,7 @@ class TerminalFace:
     def _trace(self, error: Exception) -> None:
         text = trace_text(error)
         if text:
-            self._view.note(text.rstrip())
+            self._view.note(text.rstrip(), whole=True)
 
     async def _tick(self) -> None:
         """The seconds that are shown go on."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent_nodes._clock import Clock
 from conversation.chat_talk import Talk
-from conversation.render import (
+from conversation.text import (
     call_line,
     fit,
     folded,
@@ -18,6 +18,7 @@ from conversation.render import (
     printable,
     retry_text,
     shortened,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -113,9 +114,11 @@ class TurnView:
     def paint(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._paper.colour and code and text else text
 
-    def note(self, text: str, code: str = DIM) -> None:
-        """Lines about the conversation."""
-        self._put("note", [self.paint(line, code) for line in printable(text).split("\n")])
+    def note(self, text: str, code: str = DIM, *, whole: bool = False) -> None:
+        """Lines about the conversation; ``whole`` ones are as long as they are, to be copied."""
+        text = printable(text)
+        lines = text.split("\n") if whole else wrapped(text, self._paper.columns)
+        self._put("note", [self.paint(line, code) for line in lines])
 
     def gap(self) -> None:
         """What comes is about something else."""

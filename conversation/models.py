@@ -15,7 +15,7 @@ from agent_nodes.providers import catalog
 from agent_nodes.providers.base import ModelCost, ThinkingStyle
 from agent_nodes.providers.known import known, listed
 from conversation.problems import put, say
-from conversation.render import one_line
+from conversation.text import one_line
 from conversation.workspace import ConfiguredModel, load_models
 
 

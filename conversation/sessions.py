@@ -14,7 +14,7 @@ from agent_nodes.store.inspect import SessionSummary, ToolView, TurnView
 from agent_nodes.store.locate import data_dir
 from conversation.host import PROJECT, SESSION_KEY, full_name, list_sessions, read_session
 from conversation.problems import command, put, say
-from conversation.render import main_argument, one_line, size
+from conversation.text import main_argument, one_line, size
 
 HEADER = ("session", "turns", "state", "size", "last used")
 

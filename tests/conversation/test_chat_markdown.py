@@ -5,10 +5,11 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from conversation.chat_markdown import Blocks, Markdown, MarkdownStream
 from conversation.chat_view import PlainStream
-from conversation.render import width
+from conversation.text import width
 from tests.conversation.terminal import Display
 
 pytestmark = pytest.mark.feature("O01")
@@ -141,6 +142,22 @@ def test_nothing_is_lost_however_it_is_cut(text: str, cuts: list[int]) -> None:
         out += blocks.feed(text[at : at + step])
         at, turn = at + step, turn + 1
     assert out + blocks.end() == text
+
+
+def test_ends_of_lines_of_other_kinds_are_none() -> None:
+    blocks = Blocks()
+    assert blocks.feed("a\u2028b\x0b\x85c\r\n\r\n# d\r\n") == "a\u2028bc\n\n"
+    assert blocks.open == "# d\n"
+
+
+def test_a_long_list_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    parse = MarkdownIt.parse
+    monkeypatch.setattr(MarkdownIt, "parse", lambda *given: looks.append(1) or parse(*given))
+    blocks = Blocks()
+    for n in range(1_000):
+        assert blocks.feed(f"- item number {n}\n") == ""
+    assert 20 < len(looks) < 150
 
 
 def words(lines: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from conversation.render import width
+from conversation.text import width
 from tests.conversation.shell import Ask, Shell
 from tests.conversation.terminal import (
     ALT_ENTER,
@@ -418,6 +418,7 @@ def test_leaving_while_a_turn_runs_leaves_it_to_go_on(seat: Sit, fake: FakeServe
     chat = streaming(seat, fake)
     chat.type(CTRL_D)
     assert chat.end() == 0
+    assert "one two" in chat.display.lines
     assert "the turn can go on" in chat.display.lines
     assert shell.state("s")["state"] == "unfinished"
 

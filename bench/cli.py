@@ -5,14 +5,15 @@ import json
 import os
 import platform
 import sqlite3
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.figures import FIGURES, FLOOR_FIGURES, OURS, Figure, Row
-from bench.processes import compile_packages
+from bench.figures import FIGURES, FLOOR_FIGURES, OPEN_FILES, OURS, Figure, Row
+from bench.processes import allow_open_files, compile_packages
 from bench.run import Bench
 
 HEADINGS = ("figure", "floor", "target", "reached", "spread", "CPU", "")
@@ -64,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, chosen = arguments(argv)
     where = machine()
     batches = list(dict.fromkeys(batch for figure in chosen for batch in figure.batches))
+    try:
+        allow_open_files(max(OPEN_FILES.get(batch, 0) for batch in batches))
+    except RuntimeError as error:
+        print(f"./dev bench: {error}; raise the limit, or leave such figures out with --only", file=sys.stderr)
+        return 2
     compile_packages()
     with ExitStack() as stack:
         bench = Bench(stack, batches, floors_only=options.floors)

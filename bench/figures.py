@@ -4,7 +4,10 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bench.common import CROWD, CROWD_TURNS, FILES, OPEN
+
 OURS, RAW, STEP, PYDANTIC = "ours", "raw", "raw-step", "pydantic"
+MB = 1_000_000
 
 # For each batch the floors that run beside ours, round by round.
 FLOORS: Mapping[str, tuple[str, ...]] = {
@@ -15,7 +18,12 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     "delta": (RAW,),
     "history": (STEP,),
     "reopen": (RAW, STEP),
+    "crowd": (STEP,),
+    "memory": (STEP,),
 }
+
+# How many files a child may have open for it, where those are more than any system allows.
+OPEN_FILES: Mapping[str, int] = {"crowd": CROWD * FILES + 64, "memory": OPEN * FILES + 64}
 
 
 @dataclass(slots=True)
@@ -55,8 +63,18 @@ class Figure:
 
 
 def ratio(
-    key: str, title: str, batch: str, floor: str, target: float | None, *, number: str = "wall", subject: str = OURS
+    key: str,
+    title: str,
+    batch: str,
+    floor: str,
+    target: float | None,
+    *,
+    number: str = "wall",
+    subject: str = OURS,
+    least: bool = False,
 ) -> Figure:
+    """`target` is the most that the ratio may be, with `least` the least; None where there is none."""
+
     def row(taken: Taken) -> Row:
         values = taken.ratios(batch, number, subject, floor)
         cpu = statistics.median(taken.ratios(batch, "cpu", subject, floor))
@@ -65,11 +83,11 @@ def ratio(
             key,
             title,
             floor,
-            "" if target is None else f"≤ {target}x",
+            "" if target is None else f"{'≥' if least else '≤'} {target}x",
             f"{reached:.2f}x",
             spread(values, ".2f"),
             f"{cpu:.2f}x",
-            None if target is None else reached <= target,
+            None if target is None else (reached >= target if least else reached <= target),
         )
 
     return Figure(key, (batch,), row)
@@ -95,6 +113,17 @@ def growth(taken: Taken) -> Row:
         spread(values, ".1f"),
         "",
         reached <= 20,
+    )
+
+
+def memory(taken: Taken) -> Row:
+    ours, floor = ([each[name]["bytes"] / MB for each in taken.rounds["memory"]] for name in (OURS, STEP))
+    values = [mine - its for mine, its in zip(ours, floor, strict=True)]
+    reached = statistics.median(values)
+    sizes = f"{statistics.median(ours):.2f} - {statistics.median(floor):.2f}"
+    title = f"memory of an open session after a turn, of {OPEN}"
+    return Row(
+        "memory", title, STEP, "≤ 1 MB more", f"{reached:.2f} MB ({sizes})", spread(values, ".2f"), "", reached <= 1
     )
 
 
@@ -133,6 +162,16 @@ FIGURES = (
     count("count", "commits, statements of text turn 10,000", "text"),
     count("count-round", "the same of a turn with one tool round", "round"),
     ratio("reopen", "reopening 200 turns, to first text", "reopen", RAW, 2),
+    ratio(
+        "sessions",
+        f"{CROWD} sessions x {CROWD_TURNS} turns at once: turns a second",
+        "crowd",
+        STEP,
+        0.8,
+        number="rate",
+        least=True,
+    ),
+    Figure("memory", ("memory",), memory),
     Figure("disk", ("prepare",), disk),
 )
 

@@ -3,6 +3,7 @@
 import compileall
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -137,6 +138,25 @@ def cold_start(subject: str, address: str, folder: Path) -> Start:
     if process.returncode or int(characters) != 50 * DELTA:
         raise RuntimeError(f"{process.args}: status {process.returncode}, {characters} characters")
     return Start(end - begin, usage.ru_utime + usage.ru_stime, loaded)
+
+
+def memory_of(subject: str, address: str, folder: Path) -> float:
+    """Bytes that an open session holds (see bench/memory.py)."""
+    with (
+        TemporaryDirectory(dir=folder) as place,
+        running("-m", "bench.memory", subject, address + "/v1", place) as child,
+    ):
+        return float(line_of(child))
+
+
+def allow_open_files(count: int) -> None:
+    """For this process and its children, which inherit it. Raises ``RuntimeError`` where the system allows fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise RuntimeError(f"needs {count} open files (ulimit -n), no more than {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def line_of_modules(process: subprocess.Popen[str]) -> list[str]:

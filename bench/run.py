@@ -8,11 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import FLOORS, OURS, Taken
-from bench.processes import Worker, cold_start, fake_model, import_of, last_request, turn_counts, worker
+from bench.processes import Worker, cold_start, fake_model, import_of, last_request, memory_of, turn_counts, worker
 
 # A disk that others use too is fast for a while and slow for a while: short turns let all subjects meet both.
 PASSES = 3
+LONG = ("crowd", "memory")  # batches that are long enough by themselves
 COLD = ("cold", "import")  # batches that start a process each time
+ROUNDS = {"memory": 3}  # batches that start one too, but whose numbers are the same each time: so many rounds of them
 ONCE = ("prepare", "counts")  # batches whose numbers are no times: once is enough
 STORED = ("history", "reopen", "prepare")  # batches that need, or are, the prepared sessions
 
@@ -35,7 +37,7 @@ class Bench:
 
     def start(self) -> None:
         """Warm workers, what is taken once, and a first start of every child that is measured cold."""
-        warm = [batch for batch in self.batches if batch not in (*COLD, *ONCE)]
+        warm = [batch for batch in self.batches if batch not in (*COLD, *ROUNDS, *ONCE)]
         stored = any(batch in STORED for batch in self.batches)
         names = {name for batch in warm for name in self.subjects(batch)} | (set(self.ours) if stored else set())
         for name in sorted(names):
@@ -56,13 +58,15 @@ class Bench:
         """A few short batches of each subject, by turns; who begins changes. Their numbers are the batches' means."""
         subjects = self.subjects(batch)
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
-        for turn in range(number, number + PASSES):
+        for turn in range(number, number + (1 if batch in LONG else PASSES)):
             first = turn % len(subjects)
             for name in (*subjects[first:], *subjects[:first]):
                 taken[name].append(self.measure(batch, name))
         return {name: means(each) for name, each in taken.items()}
 
     def measure(self, batch: str, name: str) -> dict[str, float]:
+        if batch == "memory":
+            return {"bytes": memory_of(name, self.address, self.folder)}
         if batch in COLD:
             return self.measure_start(batch, name)
         numbers = self.workers[name].batch(batch)
@@ -84,7 +88,8 @@ class Bench:
         for number in range(rounds):
             progress(f"round {number + 1} of {rounds}")
             for batch in measured:
-                self.taken.rounds.setdefault(batch, []).append(self.round(batch, number))
+                if number < ROUNDS.get(batch, rounds):
+                    self.taken.rounds.setdefault(batch, []).append(self.round(batch, number))
         progress("")
         self.check_requests()
 

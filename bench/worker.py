@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.common import DELTA, Subject, Turn, Watch
+from bench.common import CROWD, CROWD_TURNS, DELTA, Subject, Turn, Watch
 from bench.subjects import start
 
 SHORT, LONG = 10, 200  # turns of history in the prepared sessions
@@ -69,6 +69,7 @@ class Batches:
             "delta": self.delta,
             "history": self.history,
             "reopen": self.reopen,
+            "crowd": self.crowd,
         }
 
     @contextmanager
@@ -143,6 +144,23 @@ class Batches:
                 opened, cpu_opened = time.perf_counter(), time.process_time()
                 taken = await sample(turn, question(LONG), DELTAS)
         return opened - begin + taken.first, cpu_opened - cpu + taken.cpu
+
+    async def crowd(self, sessions: int = CROWD) -> dict[str, float]:
+        """Sessions at the same time, each opened, led through its turns one after the other, and closed."""
+        with self.place() as place:
+            cpu, begin = time.process_time(), time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for number in range(sessions):
+                    group.create_task(self.one_of_crowd(place / str(number)))
+            end, cpu_end = time.perf_counter(), time.process_time()
+        turns = sessions * CROWD_TURNS
+        return {"wall": end - begin, "cpu": cpu_end - cpu, "rate": turns / (end - begin)}
+
+    async def one_of_crowd(self, folder: Path) -> None:
+        folder.mkdir()
+        async with self.subject.session(folder, f"text-{DELTAS}") as turn:
+            for number in range(CROWD_TURNS):
+                await sample(turn, question(number), DELTAS)
 
 
 def flush(folder: Path) -> None:

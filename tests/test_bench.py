@@ -1,9 +1,11 @@
 """The measurements run, and the history that they make in bulk is what real turns leave; nothing here asserts speed."""
 
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,14 @@ import pytest
 
 from agent_nodes.engine import progress
 from bench.bulk import add_turns
-from bench.common import BY_PROMPT, Watch
+from bench.common import BY_PROMPT, Subject, Watch
 from bench.counts import counts
+from bench.figures import FIGURES, OURS, STEP, Row, Taken
+from bench.floor import Floor
+from bench.memory import bytes_a_session, resident
 from bench.ours import FILE, Ours
 from bench.processes import ROOT, fake_model
+from bench.worker import Batches
 
 DELTAS = 20
 # Different in every session, or known only to a real model.
@@ -36,6 +42,55 @@ def test_a_figure_and_its_floors_are_measured(tmp_path: Path) -> None:
     heading, _, *lines = [line.split("|")[1:-1] for line in child.stdout.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in heading][:4] == ["figure", "floor", "target", "reached"]
     assert [line[0].strip() for line in lines] == ["text turn, 50 deltas", "floor raw-step: text turn"]
+
+
+@pytest.fixture(params=[OURS, STEP])
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with fake_model() as address:
+        url = address + "/v1"
+        yield Ours(url) if request.param == OURS else Floor(url, steps=True)
+
+
+async def test_sessions_take_their_turns_at_the_same_time(subject: Subject, tmp_path: Path) -> None:
+    numbers = await Batches(subject, tmp_path).crowd(sessions=3)
+    assert numbers["rate"] == pytest.approx(12 / numbers["wall"])
+    assert numbers["cpu"] > 0
+
+
+async def test_many_sessions_are_open_while_their_memory_is_measured(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs: list[int] = []  # a log lies beside each session that is open
+
+    def counted() -> int:
+        logs.append(len(list(tmp_path.glob("*/session.db-wal"))))
+        return 5_000 * (len(logs) - 1)
+
+    assert 0 < resident() < 2**40
+    monkeypatch.setattr("bench.memory.resident", counted)
+    assert await bytes_a_session(subject, tmp_path, sessions=5) == 1_000
+    assert logs == [0, 5]
+
+
+def row(key: str, taken: Taken) -> Row:
+    return next(figure for figure in FIGURES if figure.key == key).row(taken)
+
+
+def test_more_turns_a_second_and_less_memory_are_better() -> None:
+    rounds = {
+        "crowd": [{OURS: {"rate": 90.0, "cpu": 2.0}, STEP: {"rate": 100.0, "cpu": 1.0}}],
+        "memory": [{OURS: {"bytes": 2.5e6}, STEP: {"bytes": 0.5e6}}],
+    }
+    sessions, memory = row("sessions", Taken(rounds)), row("memory", Taken(rounds))
+    assert (sessions.target, sessions.reached, sessions.ok) == ("≥ 0.8x", "0.90x", True)
+    assert (memory.target, memory.reached, memory.ok) == ("≤ 1 MB more", "2.00 MB (2.50 - 0.50)", False)
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_told_before_anything_runs() -> None:
+    command = f"ulimit -n 300 && exec {shlex.quote(sys.executable)} -m bench --only memory"
+    child = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (child.returncode, child.stdout) == (2, "")
+    assert "needs 1064 open files (ulimit -n), no more than 300 are allowed" in child.stderr
 
 
 @pytest.fixture

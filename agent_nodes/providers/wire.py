@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from agent_nodes._clock import Clock
 from agent_nodes.errors import InputValidationError
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 CONNECT_TIMEOUT = 10.0
+# No limit on reading and writing: whoever reads decides how long silence may last.
+_TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 # An idle connection outlives most tool rounds, so that the next request needs no new handshake.
 KEPT_OPEN = 60.0
 DRAIN_TIME = 0.1
@@ -88,7 +94,8 @@ class HttpWire:
         self.origin = f"{parts.scheme}://{parts.netloc}"
         self._parts = parts
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in headers.items()}}
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+        self._urls: dict[str, httpx2.URL] = {}
+        self._transports: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncHTTPTransport] = WeakKeyDictionary()
         self._answers = Answers(clock)
 
     def secrets(self) -> Sequence[str]:
@@ -98,28 +105,34 @@ class HttpWire:
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[HttpAnswer, None]:
         import httpx2
 
-        request = httpx2.Request("POST", self._url(path), headers={**self._headers, **headers}, content=body)
-        raw = await self._client().send(request, stream=True)
+        sent = {**self._headers, **headers}
+        request = httpx2.Request("POST", self._url(path), headers=sent, content=body, extensions={"timeout": _TIMEOUTS})
+        raw = await self._transport().handle_async_request(request)
         async with self._answers.reading(HttpAnswer(raw)) as answer:
             yield answer
 
     async def close(self) -> None:
         """Close the connections of this event loop; those of other loops go with their loops."""
         await self._answers.close()
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        transport = self._transports.pop(asyncio.get_running_loop(), None)
+        if transport is not None:
+            await transport.aclose()
 
-    def _url(self, path: str) -> str:
-        joined = f"{self._parts.path.rstrip('/')}/{path.lstrip('/')}"
-        return urlunsplit(self._parts._replace(path=joined, fragment=""))
+    def _url(self, path: str) -> httpx2.URL:
+        url = self._urls.get(path)
+        if url is None:
+            import httpx2
 
-    def _client(self) -> httpx2.AsyncClient:
+            joined = f"{self._parts.path.rstrip('/')}/{path.lstrip('/')}"
+            url = self._urls[path] = httpx2.URL(urlunsplit(self._parts._replace(path=joined, fragment="")))
+        return url
+
+    def _transport(self) -> httpx2.AsyncHTTPTransport:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = _new_client(self._parts.scheme)
-        return client
+        transport = self._transports.get(loop)
+        if transport is None:
+            transport = self._transports[loop] = _new_transport(self._parts)
+        return transport
 
 
 def _address(base_url: str) -> SplitResult:
@@ -223,12 +236,30 @@ def _stream_of(raw: httpx2.Response) -> AsyncIterable[bytes]:
     return cast("AsyncIterable[bytes]", raw.stream)
 
 
-def _new_client(scheme: str) -> httpx2.AsyncClient:
+def _new_transport(address: SplitResult) -> httpx2.AsyncHTTPTransport:
     import httpx2
 
+    proxy = _proxy(address)
     # Loading the trusted certificates costs more than a whole local request; nothing here needs them for plain http.
-    encrypted = scheme == "https" or any(proxy.startswith("https:") for proxy in getproxies().values())
-    # No limit on reading and writing: whoever reads decides how long silence may last.
-    timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT)
+    encrypted = address.scheme == "https" or (proxy is not None and proxy.startswith("https:"))
+    verify = _tls(encrypted, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEPT_OPEN)
-    return httpx2.AsyncClient(verify=encrypted, timeout=timeout, limits=limits)
+    return httpx2.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
+
+
+def _proxy(address: SplitResult) -> str | None:
+    """The proxy that the environment names for ``address``."""
+    proxies = getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(address.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+@lru_cache(maxsize=8)
+def _tls(encrypted: bool, certificates: str | None, folder: str | None) -> ssl.SSLContext:
+    """How to encrypt, one for all sessions of the process: the trusted certificates take most of a megabyte.
+    ``certificates`` and ``folder`` are where the environment says that they lie."""
+    import httpx2
+
+    return httpx2.create_ssl_context(verify=encrypted)

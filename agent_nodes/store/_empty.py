@@ -2,8 +2,10 @@
 
 import base64
 import zlib
+from functools import cache
 
 
+@cache
 def database() -> bytes:
     return zlib.decompress(base64.b64decode(_TEXT))
 

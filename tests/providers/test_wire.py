@@ -4,13 +4,18 @@ import asyncio
 import gc
 import gzip
 import json
+import os
+import ssl
+from collections.abc import Iterator
 from types import AsyncGeneratorType
 
 import httpcore2
+import httpx2
 import pytest
 
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import InputValidationError
+from agent_nodes.providers import wire as wire_module
 from agent_nodes.providers.wire import DRAIN_TIME, HttpWire, Wire
 from tests.fakes.clock import FakeClock
 from tests.fakes.flags import gate
@@ -197,6 +202,15 @@ async def test_a_closed_wire_opens_again(fake: FakeServer, wire: Wire) -> None:
     assert b'"b"' in await body_of(wire)
 
 
+@pytest.fixture
+def nothing_loaded() -> Iterator[None]:
+    """As in a process that has not encrypted anything yet."""
+    wire_module._tls.cache_clear()
+    yield
+    wire_module._tls.cache_clear()
+
+
+@pytest.mark.usefixtures("nothing_loaded")
 async def test_plain_http_loads_no_certificates(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise AssertionError("certificates loaded")
@@ -212,6 +226,41 @@ async def test_plain_http_loads_no_certificates(fake: FakeServer, monkeypatch: p
     monkeypatch.setenv("HTTP_PROXY", "https://127.0.0.1:1")  # the way to the proxy is to be checked
     with pytest.raises(AssertionError, match="certificates loaded"):
         await body_of(HttpWire("http://models.test", {}, SYSTEM_CLOCK))
+
+
+@pytest.mark.usefixtures("nothing_loaded")
+async def test_wires_share_the_certificates_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str | None] = []
+
+    def load(**_: object) -> ssl.SSLContext:
+        loaded.append(os.environ.get("SSL_CERT_FILE"))
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    async def ask() -> None:
+        wire = HttpWire("https://127.0.0.1:1", {}, SYSTEM_CLOCK)
+        with pytest.raises(httpx2.ConnectError):
+            await body_of(wire)
+        await wire.close()
+
+    monkeypatch.setattr(httpcore2, "default_ssl_context", load)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    await ask()
+    await ask()
+    monkeypatch.setenv("SSL_CERT_FILE", "/own/authority.pem")
+    await ask()
+    await ask()
+    assert loaded == [None, "/own/authority.pem"]
+
+
+async def test_a_proxy_for_everything_needs_no_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeServer(strict=False) as proxy:
+        proxy.script(raw("data: by proxy\n\n"))
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("all_proxy", proxy.url.removeprefix("http://"))
+        far = HttpWire("http://models.test", {}, SYSTEM_CLOCK)
+        assert await body_of(far) == b"data: by proxy\n\n"
+        await far.close()
 
 
 async def test_proxies_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ class Face(Protocol):
     talk: Talk
     queue: list[Prompt]
 
-    async def say(self, text: str) -> None:
-        """Show lines about the conversation; they are no answer."""
+    async def say(self, text: str, *, whole: bool = False) -> None:
+        """Show lines about the conversation, which are no answer; ``whole`` ones are never wrapped."""
         ...
 
     async def send(self, prompt: Prompt) -> None: ...
@@ -185,7 +185,7 @@ async def _show(face: Face, rest: str) -> None:
     number = int(rest) if rest.isdecimal() else 0 if rest else len(calls)
     if not 1 <= number <= len(calls):
         raise InputValidationError(f"/show: there is no call {rest!r}; give a number from 1 to {len(calls)}, or none.")
-    await face.say(call_text(calls[number - 1]))
+    await face.say(call_text(calls[number - 1]), whole=True)
 
 
 async def _thinking(face: Face, rest: str) -> None:

@@ -121,7 +121,7 @@ class LineFace:
 
     # -- what commands ask for -----------------------------------------------------------------------------------------
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, *, whole: bool = False) -> None:
         await self._notes.line(text)
 
     async def send(self, prompt: Prompt) -> None:

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH = 10  # what is nested too deep goes on in this many columns
 PREVIEWED = 3_000  # letters of a block that is not whole yet, rendered again whenever it is looked at
-HIGHLIGHTED = 20_000  # letters; longer code stands there plain
+
+# Code that is coloured. The lexers of some other languages take minutes for a page of one letter, and the program would
+# hear nothing meanwhile; with these it is long lines, and very many, that take time.
+_NAMES = """
+bash c c# c++ clojure console cpp cs csharp css dart diff docker dockerfile elixir go golang graphql haskell hs html ini
+java javascript js json jsx kotlin lua nginx perl php powershell proto protobuf ps1 py pycon python python3 r rb rs ruby
+rust scala sh shell sql swift toml ts tsx typescript xml yaml yml zsh
+"""
+LANGUAGES = frozenset(_NAMES.split())
+HIGHLIGHTED, LONGEST_LINE, MOST_LINES = 20_000, 400, 1_000  # letters, letters, lines
 
 # Colours of the terminal itself, of which none is bright: they can be read on light and on dark.
 _CODE = {
@@ -155,7 +164,7 @@ class Markdown:
                 text.stylize("bold cyan" if node.tag in ("h1", "h2") else "bold")
                 return self._wrapped(text, width)
             case "fence" | "code_block":
-                return _code(printable(node.content), node.info.strip().split(" ")[0])
+                return _code(printable(node.content), node.info.strip().split(" ")[0].lower())
             case "bullet_list" | "ordered_list":
                 return self._list(node, width)
             case "blockquote":
@@ -200,8 +209,10 @@ class Markdown:
 
 def _code(code: str, language: str) -> list[Text]:
     code = code.removesuffix("\n").expandtabs(4)
-    if not language or len(code) > HIGHLIGHTED:
-        return [Text(line) for line in code.split("\n")]
+    lines = code.split("\n")
+    large = len(code) > HIGHLIGHTED or len(lines) > MOST_LINES or max(map(len, lines)) > LONGEST_LINE
+    if large or language not in LANGUAGES:
+        return [Text(line) for line in lines]
     text = Syntax(code, language, theme=ANSISyntaxTheme(_CODE)).highlight(code)
     text.remove_suffix("\n")
     return list(text.split("\n", allow_blank=True))

@@ -186,8 +186,8 @@ class TerminalFace:
 
     # -- what commands ask for -----------------------------------------------------------------------------------------
 
-    async def say(self, text: str) -> None:
-        self._view.note(text, whole=True)
+    async def say(self, text: str, *, whole: bool = False) -> None:
+        self._view.note(text, whole=whole)
 
     async def send(self, prompt: Prompt) -> None:
         self.queue.append(prompt)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from rich.syntax import Syntax
 
-from conversation.chat_markdown import Blocks, Markdown, MarkdownStream
+from conversation.chat_markdown import LANGUAGES, Blocks, Markdown, MarkdownStream
 from conversation.chat_view import PlainStream
 from conversation.text import width
 from tests.conversation.terminal import Display
@@ -80,8 +81,14 @@ def test_where_letters_are_lacking_there_are_others() -> None:
 
 def test_code_is_coloured_by_its_language_and_long_code_is_not() -> None:
     assert "\x1b[35mdef" in Markdown(60).lines("```python\ndef f(): ...\n```")[0]
-    long = "x = 1\n" * 5_000
-    assert Markdown(60).lines(f"```python\n{long}```") == ["x = 1"] * 5_000
+    for code in ("x = 1\n" * 5_000, f"x = {'1' * 500}\n"):
+        assert Markdown(60).lines(f"```python\n{code}```") == code.splitlines()
+    assert Markdown(60).lines("```lilypond\nx = 1\n```") == ["x = 1"]
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_every_language_that_is_coloured_is_known(language: str) -> None:
+    assert Syntax("", language).lexer is not None
 
 
 # -- as it streams in --------------------------------------------------------------------------------------------------

@@ -220,8 +220,9 @@ async def _queue(face: Face, rest: str) -> None:
 
 
 async def _retry(face: Face, rest: str) -> None:
-    talk = face.talk
-    last = await talk.opening.host.last_turn()
+    if face.talk.running:
+        raise InputValidationError("/retry: a turn runs; wait for its end, or stop it with Ctrl-C.")
+    last = await face.talk.opening.host.last_turn()
     if last is None:
         raise InputValidationError("/retry: nothing was asked in this session yet.")
     if last.status == "answered":

@@ -175,12 +175,11 @@ class LineFace:
         if self._signals.shutdown is not None:
             await self._say(f"the turn can go on; come back with: {self.talk.comeback()}")
             return 1
-        if isinstance(error, ExecutionAborted):
-            await self._say("stopped; /retry goes on with this turn", style="31")
-            return STOPPED
-        await self._say(problem(error), style="31")
-        await self._say("go on with this turn: /retry", style="")
-        return 1
+        stopped = isinstance(error, ExecutionAborted)
+        await self._say("stopped" if stopped else problem(error), style="31")
+        again = self.talk.opening.again("ask", "--reopen", **self.talk.flags)
+        await self._say(f"go on with this turn: {'/retry' if self._typed else again}", style="")
+        return STOPPED if stopped else 1
 
     async def _fail(self, error: Exception) -> None:
         """What ends the conversation."""

@@ -78,6 +78,7 @@ class Talk:
     thoughts: str = ""
     run: ConversationRun | None = None
     resumed: bool = False
+    running: bool = False
     _by_id: dict[str, Call] = field(default_factory=dict[str, Call])
     _reports: dict[str, UsageReport] = field(default_factory=dict[str, UsageReport])
 
@@ -116,16 +117,25 @@ class Talk:
     async def _run(
         self, fields: dict[str, Any], stop: AbortSignal, show: Show, *, resumed: bool = False
     ) -> AgentRunResult:
-        self.thoughts, self.run = "", None
-        host = AgentHost(abort_signal=stop, report_usage=self._report)
-        run = self.run = await self.opening.host.start(fields, host)
-        self.resumed = resumed or run.resumed
-        async with aclosing(run.events()) as events:
-            async for event in events:
-                self._note(event)
-                await show(event)
+        self.thoughts, self.run, self.running = "", None, True
+        try:
+            host = AgentHost(abort_signal=stop, report_usage=self._report)
+            run = self.run = await self.opening.host.start(fields, host)
+            self.resumed = resumed or run.resumed
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    self._note(event)
+                    await show(event)
+        finally:
+            self.running = False
         assert run.result is not None  # a run that ends without raising has one
         return run.result
+
+    @property
+    def admitted(self) -> bool:
+        """Whether there is a turn of the last prompt in the session, whatever came of it."""
+        result = self.run.result if self.run is not None else None
+        return self.run is not None and (result is None or result.turn_id is not None)
 
     def cost(self, request_id: str) -> float | None:
         """US dollars for the turn, None where a price is not known."""

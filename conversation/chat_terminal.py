@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from agent_nodes._aio import AbortSignal
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError
-from agent_nodes.store.locate import is_file
 from conversation import chat_commands
+from conversation.chat_greeting import greet, part
 from conversation.chat_history import ChatHistory, history_file
 from conversation.chat_screen import Screen
 from conversation.chat_talk import LEAVING, Prompt, Talk
 from conversation.chat_tty import Tty
 from conversation.chat_view import DIM, RED, TurnView
-from conversation.opening import NO_KEY
 from conversation.problems import give_up_stdout, problem, trace_text
 from conversation.signals import STOPPED, Signals
 from conversation.text import fit, one_line, usage_parts
@@ -63,50 +62,18 @@ class TerminalFace:
         with self._signals:
             try:
                 async with self.talk.opening.host:
-                    await self._introduce()
+                    self.talk.opening.check_model()
+                    self._offered = await greet(self.talk, self._view, self._screen.mark)
                     await self._hold()
             except Exception as error:
                 self._trace(error)
                 self._view.note(f"agent-nodes: {self.talk.opening.problem(error)}", RED)
                 self._status = 2 if isinstance(error, InputValidationError) else 1
-            self._part()
-        return self._status
-
-    # -- from the first line to the last -------------------------------------------------------------------------------
-
-    async def _introduce(self) -> None:
-        talk, opening, view = self.talk, self.talk.opening, self._view
-        opening.check_model()
-        view.note(
-            f"session {one_line(opening.key)} with {one_line(' '.join(talk.model))}; /help tells what can be said"
-        )
-        for note in (NO_KEY if opening.demo else "", opening.endpoint()):
-            if note:
-                view.note(note)
-        last = await opening.host.last_turn()
-        if last is not None:
-            self._show_last(last)
-        unfinished = await talk.unfinished()
-        if unfinished:
-            self._offered = True
-            view.note(
-                f"this turn was cut off: {one_line(unfinished[0].prompt)}\n"
-                "Enter goes on with it; a new prompt waits until it is finished"
-            )
-
-    def _show_last(self, last: StoredTurn) -> None:
-        """The last exchange, for somebody who comes back. A turn that was cut off is shown when it goes on."""
-        self.talk.remember(last)
-        if last.status == "unfinished":
-            return
-        self._view.prompt(last.prompt, self._screen.mark)
-        if last.tools:
-            self._view.note(f"{len(last.tools)} tool call{'s' * (len(last.tools) != 1)}; /show N shows them")
-        self._view.answer(last.text)
-        if last.status in ("failed", "aborted"):
-            self._view.note(
-                f"this turn {'was stopped' if last.status == 'aborted' else 'failed'}; /retry goes on with it"
-            )
+            shutdown = self._signals.shutdown
+            part(self.talk, self._view, shutdown=shutdown, unsent=len(self.queue), cut_off=self._cut_off)
+        if self._screen.gone:
+            give_up_stdout()
+        return self._status if shutdown is None else 128 + shutdown
 
     async def _hold(self) -> None:
         """Until somebody leaves."""
@@ -124,21 +91,6 @@ class TerminalFace:
             await asyncio.wait(tasks)
         for task in done:
             task.result()
-
-    def _part(self) -> None:
-        shutdown, opening = self._signals.shutdown, self.talk.opening
-        self._view.gap()
-        if shutdown is not None:
-            self._status = 128 + shutdown
-            self._view.note(f"shut down by {signal.Signals(shutdown).name}", RED)
-        if self.queue:
-            self._view.note(f"{len(self.queue)} prompt{'s' * (len(self.queue) != 1)} not sent; Up finds them again")
-        if self._cut_off:
-            self._view.note("the turn can go on")
-        if is_file(opening.host.path):
-            self._view.note(f"come back with: {self.talk.comeback()}", "", whole=True)
-        if self._screen.gone:
-            give_up_stdout()
 
     # -- what is typed -------------------------------------------------------------------------------------------------
 
@@ -190,7 +142,7 @@ class TerminalFace:
         self._view.note(text, whole=whole)
 
     async def send(self, prompt: Prompt) -> None:
-        self.queue.append(prompt)
+        self.queue.insert(0, prompt)  # what is retried is the last turn, and not one that waits
         self._wake.set()
 
     def leave(self) -> None:
@@ -221,11 +173,12 @@ class TerminalFace:
                     break
 
     async def _turn(self, prompt: Prompt) -> bool:
-        """Whether it is answered."""
+        """Whether it is answered. A prompt that no turn was made of waits again."""
         stop = self._stop = AbortSignal()
         ticking = asyncio.ensure_future(self._tick())
         self._offered = False
         view, talk = self._view, self.talk
+        begun = False
         try:
             older = await talk.unfinished(prompt.text)
             if prompt.text is not None:
@@ -235,10 +188,14 @@ class TerminalFace:
             elif older and not prompt.reopen:
                 view.prompt(older[0].prompt, self._screen.mark)
             view.begin()
+            begun = True
             result = await talk.turn(prompt, stop, view.event)
         except Exception as error:
             view.end()
-            self._failed(error)
+            made = begun and talk.admitted and not isinstance(error, InputValidationError)
+            if not made and prompt.text is not None:
+                self.queue.insert(0, prompt)
+            self._failed(error, made=made)
             return False
         else:
             view.end()
@@ -269,16 +226,13 @@ class TerminalFace:
         )
         self._view.note(f" {self._view.mark} ".join(parts))
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, *, made: bool) -> None:
         if self._left:
             return
         self._trace(error)
-        run = self.talk.run
-        if isinstance(error, ExecutionAborted):
-            self._view.note("stopped; /retry goes on with it", RED)
-            return
-        self._view.note(self.talk.opening.problem(error), RED)
-        if run is not None and not isinstance(error, InputValidationError):
+        stopped = isinstance(error, ExecutionAborted)
+        self._view.note("stopped" if stopped else self.talk.opening.problem(error), RED)
+        if made:
             self._view.note("/retry goes on with this turn", "")
 
     def _trace(self, error: Exception) -> None:

@@ -67,7 +67,8 @@ def test_a_failed_turn_does_not_end_the_others_and_goes_on(chat: Chat, fake: Fak
     fake.script(error(400, "no such thing"), text("Two."))
     done = chat("1", "2")
     assert (done.status, done.out.strip()) == (0, "Two.")
-    assert "no such thing" in done.err and "go on with this turn: /retry" in done.err
+    assert "no such thing" in done.err
+    assert "go on with this turn: agent-nodes ask --session s --provider openai" in done.err
     fake.script(error(400, "no such thing"))
     assert chat("3").status == 1
     fake.script(text("Three."))
@@ -208,7 +209,7 @@ def test_cl_03_ctrl_c_ends_it(fake: FakeServer, talking: Callable[[], Child], sh
     child.signal(signal.SIGINT)
     done = child.end()
     assert (done.status, done.out) == (130, "\n")
-    assert "stopped; /retry goes on with this turn" in done.err
+    assert "agent-nodes: stopped\nagent-nodes: go on with this turn: agent-nodes ask --session s" in done.err
     assert [turn["status"] for turn in shell.turns("s")] == ["aborted"]
 
 

@@ -337,7 +337,8 @@ def streaming(seat: Sit, fake: FakeServer, **more: object) -> Seat:
 def test_cl_03_ctrl_c_stops_the_turn_and_retry_goes_on_with_it(seat: Sit, fake: FakeServer, shell: Shell) -> None:
     chat = streaming(seat, fake)
     chat.type(CTRL_C)
-    chat.until("stopped; /retry goes on with it")
+    lines = chat.until("/retry goes on with this turn")
+    assert "stopped" in lines
     assert shell.turns("s")[0]["status"] == "aborted"
     fake.script(text("three"))
     chat.type("/retry" + ENTER)
@@ -395,6 +396,41 @@ def test_a_stopped_turn_keeps_the_queue_for_later(seat: Sit, fake: FakeServer) -
     chat.type(ENTER)
     chat.until("Two.")
     assert prompts(fake)[-1] == "two"
+
+
+def test_retry_means_the_turn_that_failed_and_no_prompt_that_waits(seat: Sit, fake: FakeServer, shell: Shell) -> None:
+    chat = streaming(seat, fake)
+    chat.type("/retry" + ENTER)
+    chat.until("/retry: a turn runs")
+    chat.type("two" + ENTER)
+    chat.until("queued: two")
+    chat.type(CTRL_C)
+    chat.until("not sent; Enter sends")
+    fake.script(text("three"), text("Two."))
+    chat.type("/retry" + ENTER)
+    chat.until("Two.")
+    assert [(turn["prompt"], turn["status"]) for turn in shell.turns("s")] == [
+        ("count", "answered"),
+        ("two", "answered"),
+    ]
+
+
+def test_a_prompt_that_no_turn_was_made_of_waits(seat: Sit, fake: FakeServer, shell: Shell) -> None:
+    chat = streaming(seat, fake)
+    chat.signal(signal.SIGKILL)
+    chat.end()
+    held = gate()
+    fake.script(text("three").hold(held, before=0), text("New."))
+    chat = seat()
+    chat.until("this turn was cut off: count")
+    chat.type("something new" + ENTER)
+    held.reached.wait_blocking()
+    chat.type(CTRL_C)
+    chat.until("not sent; Enter sends, Ctrl-C takes back")
+    chat.until("queued: something new")
+    chat.type(ENTER)
+    chat.until("New.")
+    assert [turn["status"] for turn in shell.turns("s")] == ["aborted", "answered"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -611,3 +647,21 @@ def test_a_dumb_terminal_gets_lines(seat: Sit, fake: FakeServer) -> None:
     chat.type(CTRL_D)
     assert chat.end() == 0
     assert "\x1b" not in chat.sent
+
+
+def test_ctrl_c_at_a_dumb_terminal_stops_the_turn_and_then_warns(seat: Sit, fake: FakeServer, shell: Shell) -> None:
+    fake.script(text("one ", "two").hold(gate(), before=1))
+    chat = seat(TERM="dumb")
+    chat.until(">")
+    chat.type("count\n")
+    chat.until("one")
+    chat.type(CTRL_C)
+    chat.until("go on with this turn: /retry")
+    fake.script(text("two"))
+    chat.type("/retry\n")
+    chat.until(lambda lines: sum(line.endswith("two") for line in lines) == 1 and lines[-1] == ">")
+    chat.type(CTRL_C)
+    chat.until("Ctrl-C again, or Ctrl-D, leaves")
+    chat.type(CTRL_C)
+    assert chat.end() == 130
+    assert shell.turns("s")[0]["status"] == "answered"

@@ -42,6 +42,34 @@ def repair_json(value: JsonValue) -> JsonValue:
     return value
 
 
+def is_storable(value: JsonValue) -> bool:
+    """Whether ``value`` is JSON that comes back from the store as it is: no NaN, no integer beyond 64 bits, no half
+    surrogate pair, nested no deeper than the store's writer follows."""
+    import json
+
+    import orjson
+
+    try:
+        json.dumps(value, allow_nan=False)
+        orjson.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_text(value: object) -> bool:
+    """Whether ``value`` is text that store and wire take as it is."""
+    return type(value) is str and repair_text(value) == value
+
+
+MAX_TOKENS = 1_000_000_000
+"""Far above every model's window, and low enough that a wrong unit is seen."""
+
+
+def is_token_count(value: object) -> bool:
+    return type(value) is int and 0 < value <= MAX_TOKENS
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one model response. ``input_tokens`` leaves out cached and cache-creation tokens; reasoning is part of

@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import EffortLevel
+from agent_nodes.messages import MAX_TOKENS, EffortLevel
 
 Modality: TypeAlias = Literal["text", "image"]
 
-# Far above every model, and low enough that a wrong unit is seen.
-_Tokens = Annotated[int, Field(gt=0, le=1_000_000_000)]
+_Tokens = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
 _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 _WireValue = Annotated[str, Field(min_length=1, max_length=200)]
 

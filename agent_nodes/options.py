@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from agent_nodes.errors import InputValidationError, validation_error
-from agent_nodes.messages import AgentEffort, ApiKind
+from agent_nodes.messages import MAX_TOKENS, AgentEffort, ApiKind, is_text
 from agent_nodes.submission import (
     DEFAULT_STALL_TIMEOUT,
     AgentImageInput,
@@ -61,6 +61,14 @@ def _base64(image: AgentImageInput) -> AgentImageInput:
     return image
 
 
+def _clean(text: str) -> str:
+    if not is_text(text):
+        raise PydanticCustomError("text", "holds U+0000 or half a surrogate pair")
+    return text
+
+
+_Text: TypeAlias = Annotated[str, AfterValidator(_clean)]
+_Tokens: TypeAlias = Annotated[int, Field(gt=0, le=MAX_TOKENS)]
 _Image: TypeAlias = Annotated[AgentImageInput, BeforeValidator(_made(AgentImageInput)), AfterValidator(_base64)]
 _File: TypeAlias = Annotated[FileReference, BeforeValidator(_made(FileReference))]
 _Paths: TypeAlias = Annotated[tuple[str | Path, ...], BeforeValidator(_listed)]
@@ -87,15 +95,15 @@ class AgentInput(BaseModel):
     images: Annotated[tuple[_Image, ...], BeforeValidator(_listed)] = ()
     image_files: Annotated[tuple[_File, ...], BeforeValidator(_listed)] = ()
     host_input: dict[str, Any] | None = None
-    provider: str | None = None
-    model: str | None = None
-    base_url: str | None = None
+    provider: _Text | None = None
+    model: _Text | None = None
+    base_url: _Text | None = None
     api_kind: ApiKind | None = None
     model_attributes: Any = None
-    max_tokens: int | None = Field(default=None, gt=0)
-    context_window: int | None = Field(default=None, gt=0)
+    max_tokens: _Tokens | None = None
+    context_window: _Tokens | None = None
     effort: AgentEffort | None = None
-    system_prompt: str | None = None
+    system_prompt: _Text | None = None
     workdir: str | Path | None = None
     allowed_directories: _Paths | None = None
     permission_policy: AgentPermissionPolicy | None = None
@@ -124,19 +132,19 @@ class AgentOptions(BaseModel):
     session_id: str | None = None
     workdir: str | Path | None = None
     allowed_directories: tuple[str | Path, ...] = ()
-    system_prompt: str | None = None
-    provider: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    api_key: str | None = Field(default=None, repr=False)
+    system_prompt: _Text | None = None
+    provider: _Text | None = None
+    model: _Text | None = None
+    base_url: _Text | None = None
+    api_key: _Text | None = Field(default=None, repr=False)
     api_kind: ApiKind | None = None
     client: Any = None
     models: Any = None
     resolved_model: Any = None
     model_attributes: Any = None
     effort: AgentEffort | None = None
-    max_tokens: int | None = Field(default=None, gt=0)
-    context_window: int | None = Field(default=None, gt=0)
+    max_tokens: _Tokens | None = None
+    context_window: _Tokens | None = None
     stall_timeout: float = Field(default=DEFAULT_STALL_TIMEOUT, gt=0)
     permission_policy: AgentPermissionPolicy = "workspace"
     tools: tuple[str, ...] | None = None

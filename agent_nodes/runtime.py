@@ -26,7 +26,7 @@ from agent_nodes.errors import (
 )
 from agent_nodes.events import AgentStreamEvent, TextDelta, ToolEvent
 from agent_nodes.host import AgentHost, UsageReport, host_of
-from agent_nodes.messages import JsonObject, Usage
+from agent_nodes.messages import JsonObject, Usage, repair_text
 from agent_nodes.providers.base import ModelEntry, Provider
 from agent_nodes.runtime_options import (
     AgentOptionsDict,
@@ -363,8 +363,9 @@ class AgentRuntime:
         engine = (self._guest or self.harness).engine
         meter = engine.projection.meters.get(engine.main_target)
         setups = engine.projection.setups.values()
-        total = next((setup.model.context_window for setup in setups), meter.total if meter is not None else None)
-        total = total or engine.config.base.model.context_window
+        unasked = engine.config.base.model.context_window
+        asked = meter.total if meter is not None else unasked
+        total = next((setup.model.context_window for setup in setups), asked)
         if total is None:
             return None
         return ContextUsage(meter.used if meter is not None else engine.context(engine.main_target).tokens, total)
@@ -453,6 +454,7 @@ class AgentRuntime:
             field = f"host_input.{unknown[0] if unknown else 'system'}"
             what = "unknown field; known are messages, system" if unknown else "must be a text"
             raise InputValidationError(f"input.{field}: {what}", field=field)
+        section = repair_text(section)
         messages = messages_of(history.get("messages", []), where="host_input.messages")
         check_pairs(messages, where="host_input.messages")
         base = self._configs.of(dict(given.overrides), section=section)

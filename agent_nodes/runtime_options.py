@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import AgentEffort, ApiKind
+from agent_nodes.messages import AgentEffort, ApiKind, is_text, is_token_count
 from agent_nodes.providers.base import ModelEntry
 from agent_nodes.store.storage import AgentStorageFactory, memory_storage, sqlite_storage
 from agent_nodes.submission import DEFAULT_STALL_TIMEOUT, AgentPermissionPolicy, FileStore, plain
@@ -84,7 +84,7 @@ _SEQUENCES = ("allowed_directories", "tools", "extra_tools", "tool_definitions")
 
 
 def _text(value: Any) -> bool:
-    return value is None or type(value) is str
+    return value is None or is_text(value)
 
 
 def _path(value: Any) -> bool:
@@ -92,7 +92,7 @@ def _path(value: Any) -> bool:
 
 
 def _count(value: Any) -> bool:
-    return value is None or (type(value) is int and value > 0)
+    return value is None or is_token_count(value)
 
 
 def _paths(value: object) -> bool:
@@ -157,8 +157,9 @@ def _check(options: Options) -> None:
         if options.client is not None and getattr(options, name):
             raise _wrong(name, "the client has one already; leave it out")
     if options.resolved_model is not None:
-        if not isinstance(options.resolved_model, ModelEntry):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _wrong("resolved_model", "must be a ModelEntry")
+        from agent_nodes.providers.registry import check_entry
+
+        check_entry(options.resolved_model, where="create_agent: resolved_model")
         for name in ("provider", "model", "base_url", "api_kind", "model_attributes"):
             if getattr(options, name):
                 raise _wrong(name, "resolved_model says this already; give one of the two")
@@ -172,13 +173,17 @@ def _check_storage(options: Options) -> None:
         raise _wrong("database_path", "empty; give the path of a file")
     if options.storage is not None and options.database_path is not None:
         raise _wrong("storage", "give either storage or database_path, not both")
-    if options.storage is not None and not callable(getattr(options.storage, "open", None)):
-        raise _wrong("storage", "must be a storage factory with open()")
+    if options.storage is not None and not _is_factory(options.storage):
+        raise _wrong("storage", "must be a storage factory with label and open(); a file's path is database_path")
     session_id = options.session_id
     if session_id is not None and not session_id.strip():
         raise _wrong("session_id", "empty; give an id, or leave it out for a new one")
     if session_id is not None and (len(session_id) > 200 or not session_id.isprintable()):
         raise _wrong("session_id", "must be a text of at most 200 printable characters")
+
+
+def _is_factory(storage: Any) -> bool:
+    return isinstance(getattr(storage, "label", None), str) and callable(getattr(storage, "open", None))
 
 
 def _wrong(name: str, what: str) -> InputValidationError:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import AgentEffort, ApiKind, ImageBlock, JsonObject, Usage, repair_text
+from agent_nodes.messages import (
+    AgentEffort,
+    ApiKind,
+    ImageBlock,
+    JsonObject,
+    Usage,
+    is_text,
+    is_token_count,
+    repair_text,
+)
 
 AgentPermissionPolicy: TypeAlias = Literal["read-only", "workspace", "auto"]
 DEFAULT_STALL_TIMEOUT = 300.0
@@ -72,17 +81,9 @@ class Submission:
     err_message: str = ""
 
 
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
 OVERRIDES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("provider", "model", "base_url", "system_prompt", "workdir"), _is_text),
-    **dict.fromkeys(("max_tokens", "context_window"), _is_count),
+    **dict.fromkeys(("provider", "model", "base_url", "system_prompt", "workdir"), is_text),
+    **dict.fromkeys(("max_tokens", "context_window"), is_token_count),
     "api_kind": lambda value: value in get_args(ApiKind),
     "effort": lambda value: value in get_args(AgentEffort),
     "permission_policy": lambda value: value in get_args(AgentPermissionPolicy),
@@ -92,8 +93,8 @@ OVERRIDES: dict[str, Callable[[Any], bool]] = {
 """The fields of an input that stand in place of options; each with what is plainly right. In JSON they are stored."""
 
 PLAIN_INPUT: dict[str, Callable[[Any], bool]] = {
-    "prompt": _is_text,
-    "request_id": _is_text,
+    "prompt": lambda value: type(value) is str,
+    "request_id": lambda value: type(value) is str,
     "reopen": lambda value: type(value) is bool,
     **OVERRIDES,
 }

@@ -28,6 +28,7 @@ from agent_nodes.messages import (
     ToolResultMessage,
     UserKind,
     UserMessage,
+    is_storable,
     message_to_json,
     repair_json,
 )
@@ -87,7 +88,7 @@ def _check_answered(waiting: Mapping[str, int], where: str) -> None:
 def _message(value: Any, where: str) -> Message:
     if not isinstance(value, Mapping):
         raise _wrong(where, "must be a message, an object with role and content")
-    data = cast("JsonObject", repair_json(dict(cast("Mapping[str, Any]", value))))
+    data = _storable(cast("Mapping[str, Any]", value), where)
     role = data.get("role")
     if role == "user":
         kind = _one_of(data.get("kind", "user"), get_args(UserKind), f"{where}.kind")
@@ -112,6 +113,18 @@ def _message(value: Any, where: str) -> Message:
     raise _wrong(f"{where}.role", f"must be user, assistant or tool_result, not {role!r}")
 
 
+def _storable(value: Mapping[str, Any], where: str) -> JsonObject:
+    try:
+        data = cast("JsonObject", repair_json(dict(value)))
+    except RecursionError:
+        data = None
+    if data is None or not is_storable(data):
+        raise _wrong(
+            where, "cannot be stored as JSON: it is nested too deeply or holds a number that is not finite or too large"
+        )
+    return data
+
+
 def _blocks(data: JsonObject, known: Sequence[str], where: str) -> tuple[AssistantBlock | ContentBlock, ...]:
     content: Any = data.get("content")
     if isinstance(content, str):
@@ -130,7 +143,7 @@ def _block(value: Any, known: Sequence[str], where: str) -> AssistantBlock | Con
         case "text":
             return TextBlock(texts[0])
         case "image":
-            return ImageBlock(texts[0], texts[1])
+            return _picture(ImageBlock(texts[0], texts[1]), where)
         case "thinking":
             return ThinkingBlock(texts[0])
         case "tool_call":
@@ -140,6 +153,17 @@ def _block(value: Any, known: Sequence[str], where: str) -> AssistantBlock | Con
             return ToolCall(texts[0], texts[1], cast("JsonObject", arguments), data.get("invalid"))
         case _:
             return NativeBlock({})
+
+
+def _picture(block: ImageBlock, where: str) -> ImageBlock:
+    from agent_nodes.tools.environment import ToolError
+    from agent_nodes.tools.results import check_image
+
+    try:
+        check_image(block)
+    except ToolError as error:
+        raise _wrong(where, str(error)) from error
+    return block
 
 
 def _one_of(value: Any, known: Sequence[str], where: str) -> str:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ def own_tool(**changes: Any) -> AgentTool:
         ({"extra_tools": ["read"]}, "extra_tools"),
         ({"database_path": "a.sqlite", "storage": memory_storage()}, "storage"),
         ({"storage": "sqlite"}, "storage"),
+        ({"storage": Path("s.sqlite")}, "database_path"),
+        ({"max_tokens": 10**30}, "max_tokens"),
+        ({"context_window": 10**30}, "context_window"),
+        *(({name: "\ud800"}, name) for name in ("model", "provider", "base_url", "api_key", "system_prompt")),
         ({"effort": "hihg"}, "effort"),
         ({"session_id": " "}, "session_id"),
         ({"session_id": "a\0b"}, "session_id"),
@@ -70,6 +75,8 @@ def own_tool(**changes: Any) -> AgentTool:
         ({"file_store": object()}, "file_store"),
         ({"models": {}}, "models"),
         ({"resolved_model": "m"}, "resolved_model"),
+        ({"resolved_model": replace(ENTRY, api="soap"), "provider": None}, "resolved_model: api"),
+        ({"resolved_model": replace(ENTRY, context_window=10**30), "provider": None}, "resolved_model: context_window"),
         ({"resolved_model": ENTRY, "model": "m", "provider": None}, "model"),
         ({"tool_definitions": [{"name": "raed"}]}, "tool_definitions.0.name"),
         ({"tool_definitions": [{"name": "read"}, {"name": "read"}]}, "tool_definitions.1.name"),

@@ -9,6 +9,7 @@ import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -131,7 +132,7 @@ def started(engine: Engine, tx: Tx, task: Task) -> None:
 
 
 def start_event(session_id: str, task: Task) -> ToolEvent:
-    return ToolEvent("start", tool_call_id(session_id, task), task.tool or "", arguments=task.input)
+    return ToolEvent("start", tool_call_id(session_id, task), task.tool or "", arguments=deepcopy(task.input))
 
 
 def end_event(session_id: str, task: Task, message: ToolResultMessage) -> ToolEvent:
@@ -243,8 +244,10 @@ async def _run(engine: Engine, task: Task, tool: AgentTool | None, progress: Pro
 
 
 async def _call(tool: AgentTool, arguments: JsonObject, context: ToolContext) -> AgentToolResult:
-    """Whatever a tool raises is a result that the model can handle. A plain function runs in a thread."""
+    """Whatever a tool raises is a result that the model can handle. A plain function runs in a thread. The tool gets
+    a copy of the arguments: what it does to them is no part of what the model called."""
     execute = tool.execute
+    arguments = deepcopy(arguments)
     try:
         if is_async(execute):
             value = await execute(arguments, context)

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, cast, get_args
 
 from agent_nodes.errors import InputValidationError
-from agent_nodes.messages import ApiKind, EffortLevel
+from agent_nodes.messages import MAX_TOKENS, ApiKind, EffortLevel, is_text, is_token_count
 from agent_nodes.providers.address import checked_address
 from agent_nodes.providers.base import ModelCost, ModelEntry, ThinkingStyle
 
@@ -59,11 +59,11 @@ def check_entry(entry: Any, *, where: str = "model entry") -> ModelEntry:
 
 
 def _name(value: Any) -> bool:
-    return type(value) is str and bool(value.strip()) and value.isprintable()
+    return is_text(value) and bool(value.strip()) and value.isprintable()
 
 
 def _count(value: Any) -> bool:
-    return value is None or (type(value) is int and value > 0)
+    return value is None or is_token_count(value)
 
 
 def _flag(value: Any) -> bool:
@@ -97,8 +97,8 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "model": (_name, "the model's id"),
     "api": (lambda value: value in get_args(ApiKind), f"one of {', '.join(get_args(ApiKind))}"),
     "base_url": (lambda value: type(value) is str, "an address, or empty for anthropic and openai"),
-    "context_window": (_count, "a whole number above 0, or None"),
-    "max_tokens": (_count, "a whole number above 0, or None"),
+    "context_window": (_count, f"a whole number from 1 to {MAX_TOKENS:,}, or None"),
+    "max_tokens": (_count, f"a whole number from 1 to {MAX_TOKENS:,}, or None"),
     "images": (_flag, "True or False"),
     "reasoning": (_flag, "True or False"),
     "name": (lambda value: type(value) is str and len(value) <= 200, "text of at most 200 characters"),

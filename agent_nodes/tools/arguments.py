@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 
-from agent_nodes.messages import JsonObject, JsonValue, repair_json
+from agent_nodes.messages import JsonObject, JsonValue, is_storable, repair_json
 from agent_nodes.tools.base import AgentTool
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.schemas import BadSchema, branches, mistakes, model_mistakes, validator
@@ -49,7 +49,7 @@ def _prepared(tool: AgentTool, arguments: JsonObject) -> JsonObject:
         repaired = repair_json(prepared)
     except RecursionError:
         repaired = None
-    if repaired is None or not _storable(repaired):
+    if repaired is None or not is_storable(repaired):
         raise ToolError(f"{tool.name}: prepare_arguments returned something that is no JSON.")
     return repaired
 
@@ -88,7 +88,7 @@ def _by_model(tool: AgentTool, model: Any, arguments: JsonObject) -> JsonObject:
     if isinstance(tool, FunctionTool):
         return arguments
     checked = value.model_dump(mode="json")
-    if not _storable(checked):
+    if not is_storable(checked):
         raise ToolError(
             f"Arguments of {tool.name} refused: a number in them is not finite or has more than 64 bits; where such "
             "are wanted, the tool must take them as text."
@@ -193,14 +193,4 @@ def _read(text: str, kinds: set[str]) -> JsonValue:
     except (ValueError, RecursionError):
         return text
     # A bool is an int to Python, but to nobody else.
-    return value if type(value) in wanted and _storable(value) else text
-
-
-def _storable(value: JsonValue) -> bool:
-    """Whether ``value`` is JSON that comes back from the store as it is: no NaN, no integer beyond 64 bits."""
-    try:
-        json.dumps(value, allow_nan=False)
-        orjson.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+    return value if type(value) in wanted and is_storable(value) else text

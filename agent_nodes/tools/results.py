@@ -28,6 +28,8 @@ from agent_nodes.tools.schemas import BadSchema, mistakes, model_mistakes
 
 MAX_STRUCTURED = 1 << 20
 """Bytes of JSON."""
+MAX_SPENT = 1_000_000_000_000
+"""Tokens or calls that one call of a tool may say it spent."""
 
 
 def result_of(value: object, output_schema: Any = None) -> AgentToolResult:
@@ -162,8 +164,10 @@ def _plain(value: object) -> object:
 def _usage(usage: object) -> Usage | None:
     if usage is None:
         return None
-    if not isinstance(usage, Usage) or any(type(count) is not int or count < 0 for count in usage.to_dict().values()):
-        raise ToolError("The call ran, but its usage is no Usage of whole numbers from 0 on.")
+    if not isinstance(usage, Usage) or not all(
+        type(count) is int and 0 <= count <= MAX_SPENT for count in usage.to_dict().values()
+    ):
+        raise ToolError(f"The call ran, but its usage is no Usage of whole numbers from 0 to {MAX_SPENT:,}.")
     return usage
 
 
@@ -177,7 +181,7 @@ def _blocks(content: object) -> tuple[ContentBlock, ...]:
         if isinstance(block, TextBlock) and isinstance(block.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             blocks.append(TextBlock(block.text))
         elif isinstance(block, ImageBlock):
-            _check_image(block)
+            check_image(block)
             blocks.append(block)
         else:
             raise ToolError(f"The content of a result holds TextBlock and ImageBlock only, not {_kind(block)}.")
@@ -188,7 +192,7 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _check_image(block: ImageBlock) -> None:
+def check_image(block: ImageBlock) -> None:
     """A picture that a service refuses would stand in every request from now on."""
     from agent_nodes.tools.image_header import SENDABLE, BrokenPicture, image_kind, read_header
     from agent_nodes.tools.pictures import MAX_DATA, MAX_SIDE

@@ -270,3 +270,25 @@ async def test_usage_names_the_provider_that_was_asked_then_and_when_told_again(
         for given in ({"prompt": "1", "request_id": "r", **other}, {"request_id": "r"}):
             await take(agent.run(given, {"report_usage": reports.append}))
     assert [(report.provider, report.model) for report in reports] == [("other", "m-b")] * 2
+
+
+@pytest.mark.feature("A07", "A08")
+@pytest.mark.parametrize("field", ["max_tokens", "context_window", "model", "provider", "base_url", "system_prompt"])
+async def test_a_value_that_no_store_holds_is_named(field):
+    value = 10**30 if field in ("max_tokens", "context_window") else "\ud800"
+    async with scripted("text: x") as agent:
+        with pytest.raises(InputValidationError, match=field):
+            agent.run({"prompt": "go", field: value})
+        assert (await take(agent.run("go"))).text == "x"
+
+
+@pytest.mark.feature("A07", "A02")
+async def test_the_window_of_a_runs_own_model_is_not_the_agents():
+    own = {"context_window": 1000}
+    async with FakeServer() as fake, online(fake, ANTHROPIC, model_attributes=own) as agent:
+        fake.script(text("a"), text("b"), text("c"))
+        for model, total in ((None, 1000), ("m-b", None), (None, 1000)):
+            outcome = await take(agent.run({"prompt": "go", "model": model}))
+            usage = agent.get_context_usage()
+            assert (usage.total if usage else None) == total
+            assert [event.total for event in outcome.of("context_usage")] == ([total] if total else [])

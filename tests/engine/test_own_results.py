@@ -281,3 +281,35 @@ async def test_a_call_that_may_be_repeated_is_not_when_its_tool_is_offered_no_mo
     assert said["pay"].startswith("[interrupted]")
     for name in ("more", "bash"):
         assert said[name] == f"[not permitted] The tool '{name}' {gone} This call was not run."
+
+
+@pytest.mark.parametrize("count", [10**30, -1, 1.5])
+async def test_a_count_that_no_store_holds_is_an_error_of_the_call(count: Any):
+    async def ask(arguments: dict[str, Any], context: Any) -> AgentToolResult:
+        return AgentToolResult("asked", usage=Usage(input_tokens=count))
+
+    async with scripted("call: ask", "text: done", extra_tools=[tool("ask", ask)]) as agent:
+        outcome = await take(agent.run("go"))
+        assert "no Usage of whole numbers" in ends(outcome)["ask"]
+        assert outcome.text == "done"
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("D02")
+@pytest.mark.parametrize("prepare", [None, lambda arguments: arguments])
+async def test_what_a_tool_does_to_its_arguments_is_no_part_of_the_call(prepare: Any):
+    async def spoil(arguments: dict[str, Any], context: Any) -> str:
+        arguments["at"].append(object())
+        return "fine"
+
+    own = tool("spoil", spoil, properties={"at": {"type": "array"}}, prepare_arguments=prepare)
+    async with FakeServer() as fake, online(fake, "openai-completions", extra_tools=[own]) as agent:
+        fake.script(call("spoil", {"at": [1]}), text("done"), text("next"))
+        first = await take(agent.run("go"))
+        assert [event.arguments for event in first.of("tool") if event.phase == "start"] == [{"at": [1]}]
+        first.of("tool")[0].arguments["at"].append(2)
+        assert (await take(agent.run("on"))).text == "next"
+        called = [m for m in fake.requests[-1].json["messages"] if m.get("tool_calls")]
+        assert called[0]["tool_calls"][0]["function"]["arguments"] in ('{"at":[1]}', '{"at": [1]}')

@@ -11,7 +11,7 @@ import pytest
 from agent_nodes.errors import AgentBusy, AgentClosed, InputValidationError, RequestConflict
 from agent_nodes.messages import AssistantMessage, ToolResultMessage, UserMessage
 from tests.fakes import FakeServer, reply, text, thinking
-from tests.support import model_of, online, scripted, take, tool
+from tests.support import model_of, online, png, scripted, take, tool
 
 CALLS = """
     think: hm
@@ -83,6 +83,33 @@ async def test_what_only_its_provider_understands_is_not_restored():
             fake.assert_accepted()
 
 
+def pictured(data: str, kind: str) -> list[dict[str, Any]]:
+    image = {"type": "image", "data": data, "mime_type": kind}
+    return [{"role": "user", "content": [{"type": "text", "text": "look"}, image]}]
+
+
+def called(value: Any) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_call", "id": "c", "name": "look", "arguments": {"at": value}}],
+    }
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+BROKEN_PICTURES = [
+    ("!!!", "image/png"),
+    ("iVBORw0KGgo=", "image/png"),
+    (png().data, "image/jpeg"),
+    ("eA==", "text/html"),
+]
+UNSTORABLE = [10**40, float("nan"), nested(3000), nested(400)]
+
 WRONG_MESSAGES = [
     ("text", "messages"),
     (["hi"], "messages.0"),
@@ -98,6 +125,8 @@ WRONG_MESSAGES = [
     ),
     ([{"role": "user", "content": "x"}, {"role": "tool_result", "content": "x"}], "messages.1.call_id"),
     ([{"role": "assistant", "content": "x", "api": "soap"}], "messages.0.api"),
+    *((pictured(data, kind), "messages.0.content.1") for data, kind in BROKEN_PICTURES),
+    *(([{"role": "user", "content": "x"}, called(value)], "messages.1") for value in UNSTORABLE),
 ]
 
 
@@ -211,7 +240,7 @@ async def test_a_turn_of_a_hosts_history_leaves_no_trace_in_the_session(tmp_path
 
 @pytest.mark.feature("B06")
 async def test_a_hosts_history_is_what_a_strict_service_accepts():
-    picture = {"type": "image", "data": "iVBORw0KGgo=", "mime_type": "image/png"}
+    picture = {"type": "image", "data": png().data, "mime_type": "image/png"}
     history = [*HISTORY, {"role": "user", "content": [picture, {"type": "text", "text": "this?"}]}]
     for kind in ("anthropic-messages", "openai-responses", "openai-completions"):
         async with FakeServer() as fake, online(fake, kind) as agent:

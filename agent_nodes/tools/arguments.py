@@ -11,8 +11,12 @@ import orjson
 
 from agent_nodes.messages import JsonObject, JsonValue, is_storable, repair_json
 from agent_nodes.tools.base import AgentTool
+from agent_nodes.tools.effort import MOST_STEPS, steps
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.schemas import BadSchema, branches, mistakes, model_mistakes, validator
+
+MENDED_STEPS = 20_000
+"""Mending looks at every value, which takes as long as checking it several times."""
 
 
 def check_arguments(tool: AgentTool, arguments: JsonObject, invalid: str | None = None) -> JsonObject:
@@ -59,7 +63,7 @@ def _by_schema(tool: AgentTool, arguments: JsonObject) -> JsonObject:
     try:
         if validator(schema).is_valid(arguments):
             return arguments
-        mended = mend(schema, arguments)
+        mended = mend(schema, arguments) if steps(schema, arguments) <= MENDED_STEPS else arguments
         wrong = mistakes(schema, mended)
     except BadSchema as error:
         raise ToolError(f"The parameters of the tool {tool.name} are no usable JSON Schema: {error}") from error
@@ -77,10 +81,18 @@ def _by_model(tool: AgentTool, model: Any, arguments: JsonObject) -> JsonObject:
 
     from agent_nodes.tools.decorator import FunctionTool
 
+    schema = tool.schema()
+    work = steps(schema, arguments)
+    if work > MOST_STEPS:
+        raise _refused(
+            tool, ["too large, or nested too deeply for the alternatives of the schema. Send less at a time."]
+        )
     try:
         value = model.model_validate_json(orjson.dumps(arguments))
-    except ValidationError:
-        arguments = mend(tool.schema(), arguments)
+    except ValidationError as first:
+        if work > MENDED_STEPS:
+            raise _refused(tool, model_mistakes(first)) from first
+        arguments = mend(schema, arguments)
         try:
             value = model.model_validate_json(orjson.dumps(arguments))
         except ValidationError as error:

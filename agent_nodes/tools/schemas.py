@@ -6,15 +6,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+import orjson
+
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import JsonObject, JsonValue
 from agent_nodes.tools.base import AgentTool
+from agent_nodes.tools.effort import MOST_ALTERNATIVES, alternatives, local, steps
 
 SHOWN_MISTAKES = 5
 SHOWN_TEXT = 200
 CACHED = 256
 SLOW_TEXT = 5_000
 """Characters of a text that a pattern with look-around or references back is tried on."""
+
+NAMED_STEPS = 10_000
+NAMED_BYTES = 100_000_000
+"""Mistakes are named where finding all of them takes so many steps, and so many bytes are copied for that: each holds
+the value it is about."""
+
+NAMED_MISTAKES = 10_000
+"""As much for pydantic, which counts them before it names them."""
 
 _DIALECTS = frozenset(
     f"json-schema.org/{draft}schema"
@@ -48,13 +59,21 @@ def check_tool(tool: AgentTool, where: str) -> None:
 def mistakes(schema: JsonObject, value: JsonValue) -> list[str]:
     """What is wrong with ``value``, a line for each field, the first :data:`SHOWN_MISTAKES`. Raises
     :class:`BadSchema`."""
-    found = [_mistake(error) for error in validator(schema).iter_errors(value)]
+    checked = validator(schema)
+    if checked.is_valid(value):
+        return []
+    work = steps(schema, value)
+    if work > NAMED_STEPS or work * len(orjson.dumps(value)) > NAMED_BYTES:
+        return ["something in them does not fit the schema; they are too large or too deep to say where"]
+    found = [_mistake(error) for error in checked.iter_errors(value)]
     left = len(found) - SHOWN_MISTAKES
     return [*found[:SHOWN_MISTAKES], f"and {left} more"] if left > 0 else found
 
 
 def model_mistakes(error: Any) -> list[str]:
     """As :func:`mistakes`, of a pydantic ``ValidationError``; without the rejected values."""
+    if error.error_count() > NAMED_MISTAKES:
+        return [f"{error.error_count():,} mistakes, too many to name"]
     found: list[str] = []
     items: list[Any] = error.errors(include_url=False, include_input=False, include_context=False)
     for item in items[:SHOWN_MISTAKES]:
@@ -80,6 +99,8 @@ def validator(schema: JsonObject) -> Any:
             compiled = make(schema, retriever=_no_retrieval, pattern_options=jsonschema_rs.RegexOptions())
         except jsonschema_rs.ValidationError:  # perhaps of a pattern that only the slow engine knows
             compiled = make(_limited(schema), retriever=_no_retrieval)
+        if alternatives(schema) > MOST_ALTERNATIVES:
+            raise BadSchema(f"its alternatives multiply to more than {MOST_ALTERNATIVES:,} for one value")
     except jsonschema_rs.ValidationError as error:
         raise BadSchema(_mistake(error).partition("\n")[0]) from error
     except (ValueError, RecursionError) as error:
@@ -157,7 +178,7 @@ def branches(schema: object, root: JsonObject, seen: set[str] | None = None) -> 
     if isinstance(reference, str):
         if reference not in seen:
             seen.add(reference)
-            yield from branches(_local(reference, root), root, seen)
+            yield from branches(local(reference, root), root, seen)
         return
     alternatives: object = found.get("anyOf", found.get("oneOf"))
     if not isinstance(alternatives, list):
@@ -165,13 +186,3 @@ def branches(schema: object, root: JsonObject, seen: set[str] | None = None) -> 
         return
     for item in cast("list[object]", alternatives):
         yield from branches(item, root, seen)
-
-
-def _local(reference: str, root: JsonObject) -> Any:
-    found: Any = root
-    if not reference.startswith("#"):
-        return None
-    for part in reference.removeprefix("#").split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        found = cast("Any", found).get(name) if isinstance(found, dict) else None
-    return found

@@ -54,7 +54,8 @@ class ChatHistory(History):
 
 
 def _line(string: str) -> bytes:
-    return json.dumps(string).encode() + b"\n"
+    """Behind the end of the line before, which a killed process may have left half."""
+    return b"\n" + json.dumps(string).encode()
 
 
 def _text(line: bytes) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, cast
 
@@ -35,27 +36,44 @@ def check_arguments(tool: AgentTool, arguments: JsonObject, invalid: str | None 
     prepared = dict(arguments) if tool.prepare_arguments is None else _prepared(tool, arguments)
     if tool.model is None:
         return _by_schema(tool, prepared)
-    return _by_model(tool, tool.model, prepared)
+    with _code_of(tool, "could not be checked"):  # a model's validators are code as well
+        return _by_model(tool, tool.model, prepared)
 
 
 def _prepared(tool: AgentTool, arguments: JsonObject) -> JsonObject:
     """What the caller's function makes of a copy: the call itself stays as it was submitted."""
     assert tool.prepare_arguments is not None
-    try:
+    with _code_of(tool, "could not be prepared"):
         prepared: Any = tool.prepare_arguments(deepcopy(arguments))
-    except Exception as error:
-        raise ToolError(
-            f"The arguments of {tool.name} could not be prepared: {error or type(error).__name__}"
-        ) from error
-    if not isinstance(prepared, dict):
-        raise ToolError(f"{tool.name}: prepare_arguments returned {type(prepared).__name__}, not a dict of arguments.")
+        if not isinstance(prepared, dict):
+            raise ToolError(
+                f"{tool.name}: prepare_arguments returned {type(prepared).__name__}, not a dict of arguments."
+            )
+        try:
+            repaired = repair_json(prepared)
+        except RecursionError:
+            repaired = None
+        if repaired is None or not is_storable(repaired):
+            raise ToolError(f"{tool.name}: prepare_arguments returned something that is no JSON.")
+        return repaired
+
+
+@contextmanager
+def _code_of(tool: AgentTool, what: str) -> Generator[None]:
+    """What the caller's code raises is a result that the model can handle, as with ``execute``."""
     try:
-        repaired = repair_json(prepared)
-    except RecursionError:
-        repaired = None
-    if repaired is None or not is_storable(repaired):
-        raise ToolError(f"{tool.name}: prepare_arguments returned something that is no JSON.")
-    return repaired
+        yield
+    except (ToolError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise ToolError(f"The arguments of {tool.name} {what}: {_words(error)}") from error
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
 
 
 def _by_schema(tool: AgentTool, arguments: JsonObject) -> JsonObject:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from agent_nodes import AgentTool, AgentToolResult, ImageBlock, InputValidationError, TextBlock, Usage
 from agent_nodes.tools.arguments import check_arguments
@@ -164,6 +165,23 @@ def test_prepared_arguments_are_checked_and_mended_like_any() -> None:
     assert check_arguments(whole, {}) == {"a": [1, "\ufffd"], "5": "b"}
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def raising(error: BaseException) -> Any:
+    def prepare(arguments: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    return prepare
+
+
+def circular(arguments: dict[str, Any]) -> dict[str, Any]:
+    arguments["n"] = arguments
+    return arguments
+
+
 @pytest.mark.parametrize(
     ("prepare", "reason"),
     [
@@ -174,13 +192,38 @@ def test_prepared_arguments_are_checked_and_mended_like_any() -> None:
         (lambda arguments: {"a": 1 << 64}, "no JSON"),
         (lambda arguments: nested(300), "no JSON"),
         (lambda arguments: nested(3_000), "no JSON"),
+        (circular, "no JSON"),
+        (raising(SystemExit(3)), "could not be prepared: 3"),
+        (raising(GeneratorExit()), "could not be prepared: GeneratorExit"),
+        (raising(asyncio.CancelledError()), "could not be prepared: CancelledError"),
+        (raising(Wordless()), "could not be prepared: Wordless"),
+        (lambda arguments: {Wordless(): 1}, "could not be prepared: no words"),
     ],
-    ids=range(7),
+    ids=range(13),
 )
 def test_a_preparation_that_fails_is_an_error_that_the_model_reads(prepare, reason) -> None:
     with pytest.raises(ToolError, match="own") as caught:
         check_arguments(own(prepare_arguments=prepare), {"n": 1})
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyError("3"), Wordless()], ids=["exit", "key", "wordless"])
+def test_a_validator_of_a_model_that_fails_is_an_error_that_the_model_reads(error) -> None:
+    class Odd(BaseModel):
+        n: int
+
+        @field_validator("n")
+        @classmethod
+        def check(cls, value: int) -> int:
+            raise error
+
+    with pytest.raises(ToolError, match=r"could not be checked: ('?3'?|Wordless)$"):
+        check_arguments(own(parameters=Odd), {"n": 1})
+
+
+def test_an_interrupt_from_the_keyboard_is_no_mistake_of_a_tool() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        check_arguments(own(prepare_arguments=raising(KeyboardInterrupt())), {"n": 1})
 
 
 def test_what_is_no_object_is_not_prepared() -> None:

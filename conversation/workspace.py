@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "agent-nodes.toml"
 CONFIG = "AGENT_NODES_CONFIG"
+MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def options_of(configured: ConfiguredModel, environ: Mapping[str, str]) -> dict[
 def _files(folder: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     """Those that there are. One that is named must be there."""
     own = folder / FILE
-    if own.exists():
+    if os.path.lexists(own):  # a link that leads nowhere is no missing file
         yield own
     named = environ.get(CONFIG, "").strip()
     if named:
@@ -92,7 +94,7 @@ def _files(folder: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     import platformdirs
 
     users = platformdirs.user_config_path("agent-nodes", appauthor=False) / FILE
-    if users.exists():
+    if os.path.lexists(users):
         yield users
 
 
@@ -113,7 +115,7 @@ def _parsed(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))
+        return tomllib.loads(_content(file).decode("utf-8-sig"))
     except OSError as error:
         raise InputValidationError(f"cannot be read ({error.strerror or error}).", field=CONFIG) from None
     except UnicodeDecodeError as error:
@@ -122,6 +124,17 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputValidationError(f"is no TOML: {error}.", field=CONFIG) from None
     except RecursionError:
         raise InputValidationError("is no TOML: it is nested too deeply.", field=CONFIG) from None
+
+
+def _content(file: Path) -> bytes:
+    # Opened without waiting: a pipe would be waited for until somebody writes into it.
+    with file.open("rb", opener=lambda path, flags: os.open(path, flags | getattr(os, "O_NONBLOCK", 0))) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise InputValidationError("is no regular file.", field=CONFIG)
+        content = opened.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InputValidationError(f"is larger than {MAX_BYTES:,} bytes.", field=CONFIG)
+    return content
 
 
 # -- one entry ---------------------------------------------------------------------------------------------------------

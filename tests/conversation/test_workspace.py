@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,41 @@ def test_no_file_is_no_model_but_a_named_one_must_be_there(tmp_path: Path) -> No
     with pytest.raises(InputValidationError, match=r"gone\.toml: cannot be read \(No such file"):
         load_models(tmp_path, {CONFIG: str(tmp_path / "gone.toml")})
     assert load_models(tmp_path, {CONFIG: ""}) == []
+
+
+@pytest.mark.feature("C06")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("pipe", "is no regular file"),
+        ("endless", "is no regular file"),
+        ("folder", "cannot be read (Is a directory)"),
+        ("looping", "cannot be read (Too many levels of symbolic links)"),
+        ("leading nowhere", "cannot be read (No such file"),
+        ("large", "is larger than 1,000,000 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_read_to_its_end_is_named_and_never_waited_for(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    file = tmp_path / FILE
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "endless":
+            file.symlink_to("/dev/zero")
+        case "folder":
+            file.mkdir()
+        case "looping":
+            file.symlink_to(FILE)
+        case "leading nowhere":
+            file.symlink_to("gone")
+        case _:
+            file.write_text("#" * 1_000_001)
+    for folder, environ in ((tmp_path, {}), (tmp_path.parent, {CONFIG: str(file)})):
+        with pytest.raises(InputValidationError) as caught:
+            load_models(folder, environ)
+        assert caught.value.message.startswith(f"{file}: {said}")
 
 
 def test_a_file_without_models_and_one_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:

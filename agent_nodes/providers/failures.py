@@ -180,6 +180,14 @@ def is_overflow(text: str) -> bool:
     return _OVERFLOW.search(text) is not None and _RATE.search(text) is None
 
 
+class ProxyFailed(Exception):
+    """A proxy gave no connection; ``proxy`` is what it is called, with the variable that names it."""
+
+    def __init__(self, proxy: str) -> None:
+        super().__init__()
+        self.proxy = proxy
+
+
 def transport_failure(error: Exception, origin: str) -> Failure:
     """What an exception of the HTTP client stands for; ``origin`` is the address as it may be shown."""
     import httpx2
@@ -193,8 +201,8 @@ def transport_failure(error: Exception, origin: str) -> Failure:
             return invalid(str(error))
         case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
             return invalid(f"{origin} is no address that can be called; check base_url.")
-        case ImportError():  # the environment names a kind of proxy that needs another package
-            return invalid(f"The proxy in the environment cannot be used for {origin}{reason}.")
+        case ProxyFailed():
+            text = f"{error.proxy} gave no connection to {origin}{reason}."
         case httpx2.ProxyError():
             text = f"The proxy gave no connection to {origin}{reason}."
         case httpx2.ConnectTimeout():

@@ -7,14 +7,17 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from agent_nodes._clock import Clock
 from agent_nodes.errors import InputValidationError
+from agent_nodes.providers.failures import ProxyFailed
 
 if TYPE_CHECKING:
     import ssl
@@ -95,7 +98,7 @@ class HttpWire:
         self._parts = parts
         self._headers = {**_HEADERS, **{name.lower(): value for name, value in headers.items()}}
         self._urls: dict[str, httpx2.URL] = {}
-        self._transports: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncHTTPTransport] = WeakKeyDictionary()
+        self._transports: WeakKeyDictionary[asyncio.AbstractEventLoop, _Transport] = WeakKeyDictionary()
         self._answers = Answers(clock)
 
     def secrets(self) -> Sequence[str]:
@@ -107,7 +110,13 @@ class HttpWire:
 
         sent = {**self._headers, **headers}
         request = httpx2.Request("POST", self._url(path), headers=sent, content=body, extensions={"timeout": _TIMEOUTS})
-        raw = await self._transport().handle_async_request(request)
+        transport, proxy = self._transport()
+        try:
+            raw = await transport.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            if proxy is None:
+                raise
+            raise ProxyFailed(str(proxy)) from error
         async with self._answers.reading(HttpAnswer(raw)) as answer:
             yield answer
 
@@ -116,7 +125,7 @@ class HttpWire:
         await self._answers.close()
         transport = self._transports.pop(asyncio.get_running_loop(), None)
         if transport is not None:
-            await transport.aclose()
+            await transport[0].aclose()
 
     def _url(self, path: str) -> httpx2.URL:
         url = self._urls.get(path)
@@ -127,7 +136,7 @@ class HttpWire:
             url = self._urls[path] = httpx2.URL(urlunsplit(self._parts._replace(path=joined, fragment="")))
         return url
 
-    def _transport(self) -> httpx2.AsyncHTTPTransport:
+    def _transport(self) -> _Transport:
         loop = asyncio.get_running_loop()
         transport = self._transports.get(loop)
         if transport is None:
@@ -236,24 +245,69 @@ def _stream_of(raw: httpx2.Response) -> AsyncIterable[bytes]:
     return cast("AsyncIterable[bytes]", raw.stream)
 
 
-def _new_transport(address: SplitResult) -> httpx2.AsyncHTTPTransport:
+def _new_transport(address: SplitResult) -> _Transport:
+    """How ``address`` is reached. Raises ``InputValidationError`` where the environment says it in a way that cannot
+    be."""
     import httpx2
 
     proxy = _proxy(address)
     # Loading the trusted certificates costs more than a whole local request; nothing here needs them for plain http.
-    encrypted = address.scheme == "https" or (proxy is not None and proxy.startswith("https:"))
+    encrypted = address.scheme == "https" or (proxy is not None and proxy.url.startswith("https:"))
     verify = _tls(encrypted, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEPT_OPEN)
-    return httpx2.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy)
+    try:
+        return httpx2.AsyncHTTPTransport(verify=verify, limits=limits, proxy=proxy and proxy.url), proxy
+    except ImportError as error:
+        assert proxy is not None
+        raise proxy.wrong(str(error)) from error
+    except httpx2.InvalidURL as error:
+        assert proxy is not None
+        raise proxy.wrong("it is no address") from error
 
 
-def _proxy(address: SplitResult) -> str | None:
+_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Proxy:
+    """The proxy at ``url``, which ``variable`` of the environment names."""
+
+    url: str
+    variable: str
+
+    def __str__(self) -> str:
+        return f"The proxy {urlsplit(self.url).netloc.rpartition('@')[2]} of {self.variable}"
+
+    def wrong(self, why: str) -> InputValidationError:
+        # The value is not shown: it may hold a password.
+        return InputValidationError(
+            f"{self.variable} names no proxy that can be used: {why}. It must be like http://host:port.",
+            field=self.variable,
+        )
+
+
+_Transport: TypeAlias = "tuple[httpx2.AsyncHTTPTransport, _Proxy | None]"
+
+
+def _proxy(address: SplitResult) -> _Proxy | None:
     """The proxy that the environment names for ``address``."""
     proxies = getproxies()
-    proxy = proxies.get(address.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(address.netloc):
+    kind = next((kind for kind in (address.scheme, "all") if proxies.get(kind)), None)
+    if kind is None or proxy_bypass(address.netloc):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    named, value = f"{kind}_proxy", proxies[kind].strip()
+    variable = next((name for name in (named, named.upper()) if os.environ.get(name)), "the system")
+    proxy = _Proxy(value if "://" in value else f"http://{value}", variable)
+    try:
+        parts = urlsplit(proxy.url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise proxy.wrong("it is no address") from None
+    if parts.scheme not in _PROXY_SCHEMES:
+        raise proxy.wrong(f"a proxy of the kind {parts.scheme[:20]}:// is not known")
+    if not host or not _ADDRESS.fullmatch(proxy.url) or ("://" not in value and not {".", ":"} & set(value)):
+        raise proxy.wrong("it is no address")
+    return proxy
 
 
 @lru_cache(maxsize=8)
@@ -262,4 +316,16 @@ def _tls(encrypted: bool, certificates: str | None, folder: str | None) -> ssl.S
     ``certificates`` and ``folder`` are where the environment says that they lie."""
     import httpx2
 
-    return httpx2.create_ssl_context(verify=encrypted)
+    variable, place = ("SSL_CERT_FILE", certificates) if certificates else ("SSL_CERT_DIR", folder)
+    if not encrypted or not place:
+        return httpx2.create_ssl_context(verify=encrypted)
+    kind = "a file of certificates in PEM form" if certificates else "a folder of certificates"
+    wrong = InputValidationError(f"{variable} must name {kind}, and {place[:200]} is none.", field=variable)
+    # Looked at first: a file that is no regular one may have no end, and a folder that is none is not complained of.
+    folders = any(Path(part).is_dir() for part in place.split(os.pathsep))
+    if not (Path(place).is_file() if certificates else folders):
+        raise wrong
+    try:
+        return httpx2.create_ssl_context(verify=True)
+    except OSError as error:
+        raise wrong from error

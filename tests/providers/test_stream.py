@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -322,7 +324,69 @@ async def test_a_proxy_that_cannot_be_used_is_told_and_not_retried(monkeypatch: 
     monkeypatch.setitem(sys.modules, "socksio", None)
     failure = failure_of(await collect(HttpWire("http://models.test", {}, FakeClock())))
     assert (failure.kind, failure.retryable) == ("invalid", False)
-    assert "proxy" in failure.message
+    assert "ALL_PROXY" in failure.message and "socksio" in failure.message
+
+
+@pytest.fixture
+def no_network_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_network_settings")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HTTP_PROXY", "garbage"),
+        ("http_proxy", "http://"),
+        ("http_proxy", "http://name:SECRET@[::1"),
+        ("HTTP_PROXY", "http://proxy.test:SECRET"),
+        ("HTTP_PROXY", "http://pro xy.test:SECRET"),
+        ("HTTP_PROXY", "http://-\u2603.\u00ad.test"),
+        ("ALL_PROXY", "ftp://proxy.test:1"),
+        ("all_proxy", "://proxy.test:1"),
+    ],
+)
+async def test_a_variable_that_names_no_proxy_is_told_and_not_retried(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    failure = failure_of(await collect(HttpWire("http://models.test", {}, FakeClock())))
+    assert (failure.kind, failure.retryable) == ("invalid", False)
+    assert failure.message.startswith(f"{variable} names no proxy that can be used")
+    assert "SECRET" not in failure.message
+
+
+@pytest.mark.usefixtures("no_network_settings")
+async def test_a_proxy_out_of_reach_is_named_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://name:SECRET@127.0.0.1:1/")
+    failure = failure_of(await collect(HttpWire("http://models.test", {}, FakeClock())))
+    assert (failure.kind, failure.retryable) == ("dropped", True)
+    assert failure.message == (
+        "The proxy 127.0.0.1:1 of http_proxy gave no connection to http://models.test: Connection refused."
+    )
+
+
+@pytest.mark.usefixtures("no_network_settings")
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+@pytest.mark.parametrize("kind", ["missing", "no certificates", "folder", "fifo"])
+async def test_certificates_that_are_none_are_told_and_not_retried(
+    variable: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    if kind == "no certificates":
+        place.write_text("root:x:0:0")
+    elif kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "folder" and variable == "SSL_CERT_FILE":
+        place.mkdir()
+    monkeypatch.setenv(variable, str(place))
+    failure = failure_of(await collect(HttpWire("https://127.0.0.1:1", {}, FakeClock())))
+    assert (failure.kind, failure.retryable) == ("invalid", False)
+    assert failure.message.startswith(f"{variable} must name a f") and f"{place} is none." in failure.message
 
 
 # Connections that hang.

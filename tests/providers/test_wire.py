@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from types import AsyncGeneratorType
 
 import httpcore2
@@ -229,7 +230,11 @@ async def test_plain_http_loads_no_certificates(fake: FakeServer, monkeypatch: p
 
 
 @pytest.mark.usefixtures("nothing_loaded")
-async def test_wires_share_the_certificates_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wires_share_the_certificates_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = tmp_path / "authority.pem"
+    authority.touch()
     loaded: list[str | None] = []
 
     def load(**_: object) -> ssl.SSLContext:
@@ -246,10 +251,10 @@ async def test_wires_share_the_certificates_that_the_environment_names(monkeypat
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     await ask()
     await ask()
-    monkeypatch.setenv("SSL_CERT_FILE", "/own/authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     await ask()
     await ask()
-    assert loaded == [None, "/own/authority.pem"]
+    assert loaded == [None, str(authority)]
 
 
 async def test_a_proxy_for_everything_needs_no_scheme(monkeypatch: pytest.MonkeyPatch) -> None:

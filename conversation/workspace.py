@@ -128,10 +128,14 @@ def _parsed(file: Path) -> dict[str, Any]:
 
 def _content(file: Path) -> bytes:
     # Opened without waiting: a pipe would be waited for until somebody writes into it.
-    with file.open("rb", opener=lambda path, flags: os.open(path, flags | getattr(os, "O_NONBLOCK", 0))) as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+    fd = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise InputValidationError("is no regular file.", field=CONFIG)
-        content = opened.read(MAX_BYTES + 1)
+        with os.fdopen(fd, "rb", closefd=False) as opened:
+            content = opened.read(MAX_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(content) > MAX_BYTES:
         raise InputValidationError(f"is larger than {MAX_BYTES:,} bytes.", field=CONFIG)
     return content

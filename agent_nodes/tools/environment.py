@@ -20,6 +20,9 @@ T = TypeVar("T")
 # Raises ToolError once nobody waits for the work any more; long loops call it.
 Check: TypeAlias = Callable[[], None]
 
+BROKEN = "\ufffd"
+"""What a model's arguments hold where it sent what no text can hold."""
+
 MAX_NAME = 255
 MAX_PATH = 4_095
 
@@ -41,7 +44,13 @@ def resolve_path(text: str, context: ToolContext, *, to_read: bool = False) -> P
     if "\x00" in text:
         raise ToolError(f"{shown}: a path cannot hold a NUL character.")
     try:
-        real = _real(_full(text, context.workdir))
+        full = _full(text, context.workdir)
+        if BROKEN in text and not os.path.lexists(full):
+            raise ToolError(
+                f"{shown}: there is no such file, and none can be made: the path holds U+FFFD, which NUL and half a "
+                "surrogate pair are replaced by on the way here."
+            )
+        real = _real(full)
         _check_length(real, shown)
     except UnicodeEncodeError as error:
         raise ToolError(f"{shown}: the path holds a character that no file name can have.") from error

@@ -14,7 +14,7 @@ from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.messages import JsonObject, repair_text
 from agent_nodes.tools.base import MARKER, AgentTool, AgentToolResult, ToolContext
 from agent_nodes.tools.bounds import MAX_BYTES, MAX_LINES, NOTE_BYTES, end_of, printable
-from agent_nodes.tools.environment import ToolError
+from agent_nodes.tools.environment import BROKEN, ToolError
 from agent_nodes.tools.outputs import FILE_LIMIT, KeptOutput
 from agent_nodes.tools.processes import end_group, sweep
 from agent_nodes.tools.terminal_text import Overwritten, Unescaped, new_part
@@ -228,6 +228,11 @@ class _Output:
 async def _start(command: str, context: ToolContext, marker: str, output: int) -> asyncio.subprocess.Process:
     if not hasattr(os, "killpg"):
         raise ToolError("bash runs on POSIX systems only.")
+    if BROKEN in command:
+        raise ToolError(
+            "The command was not run: it holds U+FFFD, which NUL and half a surrogate pair are replaced by on the way "
+            "here. Where that very character is meant, write it as $'\\xef\\xbf\\xbd'."
+        )
     import shutil
 
     shell = shutil.which("bash") or "/bin/sh"

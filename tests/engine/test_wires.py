@@ -293,6 +293,28 @@ async def test_hi_11_half_a_character_is_replaced_where_it_enters(kind, tmp_path
 
 
 @every_kind
+@pytest.mark.parametrize("broken", ["\\u0000", "\\ud800"], ids=["nul", "half"])
+async def test_pa_06_what_no_path_and_no_command_can_hold_reaches_no_file_and_no_shell(kind, broken, tmp_path):
+    (tmp_path / "kept.txt").write_text("kept")
+    calls = [
+        ("write", f'{{"path":"a{broken}.txt","content":"x"}}'),
+        ("write", f'{{"path":"new{broken}/a.txt","content":"x"}}'),
+        ("edit", f'{{"path":"kept.txt{broken}","edits":[{{"old_text":"kept","new_text":"lost"}}]}}'),
+        ("read", f'{{"path":"kept.txt{broken}"}}'),
+        ("bash", f'{{"command":"touch made{broken}"}}'),
+        ("bash", f'{{"command":"touch made{broken}","background":true}}'),
+    ]
+    async with FakeServer() as fake, online(fake, kind, workdir=tmp_path) as agent:
+        fake.script(tools(*(call(name, arguments) for name, arguments in calls)), text("done"))
+        outcome = await take(agent.run("go"))
+        ended = [event for event in outcome.of("tool") if event.phase == "end"]
+        assert [event.is_error for event in ended] == [True] * len(calls)
+        assert all("U+FFFD" in str(event.result) for event in ended)
+        fake.assert_accepted()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("kept.txt", "kept")]
+
+
+@every_kind
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_re_01_the_wait_the_service_asks_for_is_kept(kind, form):
     clock = FakeClock()

@@ -113,6 +113,14 @@ async def test_pa_06_what_is_no_path_is_an_error_the_model_can_read(bench, tool,
     assert list(bench.workdir.iterdir()) == []
 
 
+async def test_pa_06_a_file_whose_name_holds_the_replacement_character_can_be_used(bench) -> None:
+    bench.write("a\ufffd.txt", "odd")
+    assert await bench.call("read", path="a\ufffd.txt") == "odd"
+    await bench.call("write", path="a\ufffd.txt", content="new")
+    assert "U+FFFD" in await bench.refused("write", path="b\ufffd.txt", content="new")
+    assert [path.name for path in bench.workdir.iterdir()] == ["a\ufffd.txt"]
+
+
 async def test_pa_06_at_sign_and_home_are_understood(bench, monkeypatch) -> None:
     bench.write("a.txt", "plain")
     assert await bench.call("read", path="@a.txt") == "plain"

@@ -303,3 +303,8 @@ def test_sweep_ends_what_a_crash_left_behind_and_nothing_else(running) -> None:
             process.wait(GUARD)
             if process.stdout:
                 process.stdout.close()
+
+
+async def test_the_replacement_character_can_be_written_in_the_way_that_the_refusal_names(bench) -> None:
+    assert "$'\\xef\\xbf\\xbd'" in await bench.refused("bash", command="printf \ufffd")
+    assert (await bench.call("bash", command="printf $'\\xef\\xbf\\xbd'")).startswith("\ufffd")

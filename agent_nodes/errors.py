@@ -48,13 +48,24 @@ class AgentError(Exception):
         return str(self.args[0]) if self.args else self.code
 
 
+SHOWN = 2_000
+"""Characters of a message about a value that may be of any length."""
+
+
+def _printable(message: str) -> str:
+    """``message`` as any terminal and store takes it."""
+    if len(message) > SHOWN:
+        message = f"{message[: SHOWN // 2]} … {message[-SHOWN // 4 :]}"
+    return message.encode("utf-8", "backslashreplace").decode()
+
+
 class InputValidationError(AgentError):
     """``field`` names the option, input field or setting that is wrong (dotted path for nested ones)."""
 
     code = "input_validation"
 
     def __init__(self, message: str, *, field: str = "") -> None:
-        super().__init__(message)
+        super().__init__(_printable(message))
         self.field = field
 
 

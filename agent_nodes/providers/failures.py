@@ -22,6 +22,7 @@ from agent_nodes.providers.base import Failure, FailureKind
 from agent_nodes.providers.error_report import ErrorReport, one_line, report_of_body, report_of_json
 
 MESSAGE_LIMIT = 1000
+_FAR = 1e12  # seconds; as far away as dates get
 _SHORTEST_SECRET = 4  # anything shorter hides nothing and would blot out half a text
 
 # Codes that settle the matter, most telling first: a service may send a fine code inside a coarse type.
@@ -315,7 +316,7 @@ def _header_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _number(value: str) -> float | None:
-    return float(value) if re.fullmatch(r"\d{1,12}(?:\.\d*)?", value.strip()) else None
+    return min(float(value), _FAR) if re.fullmatch(r"\d+(?:\.\d*)?", value.strip()) else None
 
 
 def _seconds_until(date: str, now: float) -> float | None:

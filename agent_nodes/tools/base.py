@@ -89,6 +89,11 @@ ToolExecute: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any] | An
 PrepareArguments: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
+def check_name(name: object) -> None:
+    if not isinstance(name, str) or not TOOL_NAME.match(name):
+        raise InputValidationError(f"tool name {name!r}: use 1 to 64 of letters, digits, '_' and '-'", field="name")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
     """A tool of the caller's own.
@@ -119,10 +124,7 @@ class AgentTool:
     execution: Execution = "parallel"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not TOOL_NAME.match(self.name):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputValidationError(
-                f"tool name {self.name!r}: use 1 to 64 of letters, digits, '_' and '-'", field="name"
-            )
+        check_name(self.name)
         if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise self._wrong("description", "must be a text")
         if not callable(self.execute):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 MAX_LINES = 2_000
@@ -13,6 +14,8 @@ NOTE_BYTES = 1_024
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LONG = {shown: char for char, shown in _SHORT.items()}
+_ESCAPED = re.compile(r"\\(?:[nrt]|x([0-9a-f]{2}))")
 
 
 class Bounded:
@@ -75,6 +78,11 @@ def _whole(data: bytes) -> bytes:
 def printable(name: str) -> str:
     """A file name on one line: control characters and undecodable bytes as escapes."""
     return _CONTROL.sub(_escape, name)
+
+
+def as_printed(text: str) -> str:
+    """The name that :func:`printable` made ``text`` of, if it did."""
+    return _ESCAPED.sub(lambda match: _LONG.get(match[0]) or os.fsdecode(bytes([int(match[1], 16)])), text)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from agent_nodes._aio import run_in_thread
 from agent_nodes.tools.base import ToolContext
-from agent_nodes.tools.bounds import printable
+from agent_nodes.tools.bounds import as_printed, printable
 from agent_nodes.tools.outputs import outputs_folder
 
 T = TypeVar("T")
@@ -33,7 +33,8 @@ class ToolError(Exception):
 
 def resolve_path(text: str, context: ToolContext, *, to_read: bool = False) -> Path:
     """The real path that ``text`` means: relative to the working directory, ``~`` the home folder, ``@name`` also
-    ``name``. It need not exist; every link on the way is followed, so it must be opened as it is returned.
+    ``name``, and a name with escapes also the one that is shown so. It need not exist; every link on the way is
+    followed, so it must be opened as it is returned.
 
     Raises :class:`ToolError` when it is no path or lies outside of ``context.roots``; ``to_read`` allows the kept
     outputs of the session too.
@@ -72,9 +73,11 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 def _full(text: str, workdir: Path) -> Path:
     if text.startswith("@") and len(text) > 1 and not os.path.lexists(workdir / text):
         text = text[1:]
-    if text == "~" or text.startswith("~/"):
-        return Path(text).expanduser()
-    return workdir / text
+    path = Path(text).expanduser() if text == "~" or text.startswith("~/") else workdir / text
+    if "\\" in text and "\\x00" not in text and not os.path.lexists(path):
+        meant = Path(as_printed(str(path)))
+        return meant if os.path.lexists(meant) else path
+    return path
 
 
 def _real(path: Path) -> Path:

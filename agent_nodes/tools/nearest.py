@@ -16,6 +16,7 @@ COMPARED_LINES = 20_000
 COMPARED_CHARS = 400
 
 _ASCII = str.maketrans("‘’‚‛“”„‟«»′″‐‑‒–—−…", '\'\'\'\'""""""\'"------.')
+_BYTE = re.compile("[\udc80-\udcff]")
 _QUOTES = re.compile(r"[\"'`]")
 
 
@@ -94,6 +95,8 @@ def _describe(lines: Sequence[str], wanted: Sequence[str], places: Sequence[int]
     for number, (there, here) in enumerate(zip(lines[start:end], wanted, strict=False), start + 1):
         if not _agree(there, here, first=number == start + 1, last=number == start + len(wanted)):
             out += [f"Line {number:,} is    {_visible(there)}", f"old_text has {_visible(here)}"]
+            if _BYTE.search(there):
+                out.append("The line holds bytes that are not UTF-8, shown as \\xNN here; leave them out of old_text.")
             break
     return repair_text("\n".join(out))
 
@@ -116,6 +119,8 @@ def _visible(line: str) -> str:
 def _escaped(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
+    if _BYTE.match(char):
+        return f"\\x{ord(char) & 0xFF:02x}"
     if char == "\t":
         return "\\t"
     if char == "\r":

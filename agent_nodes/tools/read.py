@@ -132,7 +132,7 @@ def _rest_of_line(name: str, number: int) -> str:
     import shlex
 
     command = f"sed -n '{number}p' {shlex.quote(name)} | tail -c +{LINE_BYTES + 1} | head -c {LINE_BYTES}"
-    return f"more of the cut line {number}: `{command}` in bash; grep shows the part around a match"
+    return f"more of the cut line {number}, where bash is offered: `{command}`"
 
 
 async def _read(arguments: JsonObject, context: ToolContext) -> str | AgentToolResult:

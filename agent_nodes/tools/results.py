@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, cast
 
 import orjson
@@ -53,6 +53,9 @@ def result_of(value: object, output_schema: Any = None) -> AgentToolResult:
         elif structured is not None:
             structured = _plain_json(structured)
         blocks = _blocks(given.content)
+        for name in ("is_error", "terminate"):
+            if not isinstance(getattr(given, name), bool):
+                raise ToolError(f"The call ran, but {name} of its result is neither True nor False.")
     except ToolError as error:
         return replace(_error(error), usage=usage)
     if structured is not None and not any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks):
@@ -60,8 +63,8 @@ def result_of(value: object, output_schema: Any = None) -> AgentToolResult:
     return AgentToolResult(
         _bounded(blocks),
         structured_content=structured,
-        is_error=bool(given.is_error),
-        terminate=bool(given.terminate),
+        is_error=given.is_error,
+        terminate=given.terminate,
         usage=usage,
     )
 
@@ -165,7 +168,7 @@ def _usage(usage: object) -> Usage | None:
     if usage is None:
         return None
     if not isinstance(usage, Usage) or not all(
-        type(count) is int and 0 <= count <= MAX_SPENT for count in usage.to_dict().values()
+        type(count) is int and 0 <= count <= MAX_SPENT for count in astuple(usage)
     ):
         raise ToolError(f"The call ran, but its usage is no Usage of whole numbers from 0 to {MAX_SPENT:,}.")
     return usage

@@ -17,7 +17,8 @@ from agent_nodes.messages import JsonObject, repair_text
 from agent_nodes.tools.base import AgentTool, ToolContext
 from agent_nodes.tools.bounds import Bounded, printable
 from agent_nodes.tools.environment import Check, ToolError, display, off_loop, os_errors, resolve_path, short
-from agent_nodes.tools.files import PATH
+from agent_nodes.tools.files import PATH, open_file
+from agent_nodes.tools.searching.lines import HEAD_BYTES, is_binary
 
 WORKER = Path(__file__).with_name("search_worker.py")
 SECONDS = 30
@@ -78,6 +79,9 @@ def grep_files(arguments: JsonObject, context: ToolContext, check: Check) -> str
     }
     if not root.is_dir():
         prefix = display(root, context)
+        with open_file(root, text) as file:
+            if is_binary(file.read(HEAD_BYTES)):
+                raise ToolError(f"{short(text)} is a binary file; grep searches text.")
     response = _scan(request, context, check)
     page, shown, matches = _grep_page(response["items"], prefix, bool(request["context"]))
     cut = response["more"] or shown < matches
@@ -160,7 +164,8 @@ def _scan(request: JsonObject, context: ToolContext, check: Check) -> JsonObject
         raise ToolError(f"The search failed (status {process.returncode}): {last}")
     response: JsonObject = json.loads(out)
     if "error" in response:
-        raise ToolError(f"pattern: {response['error']}; set literal to search for the plain text.")
+        advice = "; set literal to search for the plain text" if request["op"] == "grep" else ""
+        raise ToolError(f"pattern: {response['error']}{advice}.")
     return response
 
 

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import ImageBlock, JsonObject, TextBlock
-from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext
+from agent_nodes.tools.base import AgentTool, AgentToolResult, ToolContext, check_name
 from agent_nodes.tools.environment import ToolError
 from agent_nodes.tools.results import content_blocks
 from agent_nodes.tools.schemas import model_mistakes
@@ -53,6 +53,8 @@ def read_signature(function: Any, name: str | None, local: Mapping[str, Any]) ->
     target = _target(function)
     if name is None:
         name = _name(target)
+    else:
+        check_name(name)
     signature = _signature(function, name)
     hints = _hints(target, name, local)
     docs = _docs(_docstring(target))
@@ -71,7 +73,10 @@ def read_signature(function: Any, name: str | None, local: Mapping[str, Any]) ->
         if _is_context(hints[parameter.name]):
             contexts.append(parameter.name)
             continue
-        fields[parameter.name] = _field(parameter, hints[parameter.name], docs.parameters.get(parameter.name))
+        try:
+            fields[parameter.name] = _field(parameter, hints[parameter.name], docs.parameters.get(parameter.name))
+        except AttributeError as error:  # what is asked of whatever stands there
+            raise _unfillable(name, parameter.name, error) from error
     model = _model(name, fields)
     schema = model.model_json_schema(schema_generator=_Schema)
     schema.pop("title", None)
@@ -87,6 +92,10 @@ def plain_value(value: Any) -> Any:
 
 def _wrong(name: str, what: str) -> InputValidationError:
     return InputValidationError(f"agent_tool {name}: {what}", field=name)
+
+
+def _unfillable(name: str, parameter: str, reason: Exception) -> InputValidationError:
+    return _wrong(name, f"parameter {parameter} is of a type that no model can fill: {_first_line(reason)}")
 
 
 # -- the function ------------------------------------------------------------------------------------------------------
@@ -173,13 +182,12 @@ def _field(parameter: inspect.Parameter, annotation: Any, doc: str | None) -> _F
 def _model(name: str, fields: Mapping[str, _Field]) -> type[BaseModel]:
     try:
         return _built(name, fields)
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+    except Exception as error:  # pydantic asks the type itself, which may raise anything
         for parameter, field in fields.items():
             try:
                 _built(name, {parameter: field})
-            except (PydanticUserError, NameError, TypeError, ValueError) as reason:
-                what = f"parameter {parameter} is of a type that no model can fill: {_first_line(reason)}"
-                raise _wrong(name, what) from reason
+            except Exception as reason:
+                raise _unfillable(name, parameter, reason) from reason
         raise _wrong(name, _first_line(error)) from error
 
 

@@ -236,6 +236,8 @@ def test_the_service_may_say_whether_to_retry() -> None:
         ({"retry_after_ms": "soon", "retry_after": "3"}, 3.0),
         ({"retry_after": "-3"}, None),
         ({"retry_after": "soon"}, None),
+        ({"retry_after": "9" * 20}, 1e12),
+        ({"retry_after": "9" * 4_000}, 1e12),
         ({"retry_after": "nan"}, None),
         ({"retry_after": "Mon, 99 Foo 99999 99:99:99 GMT"}, None),
         ({}, None),

@@ -218,3 +218,10 @@ async def test_damaged_utf_16_is_not_edited(bench) -> None:
 async def test_a_missing_file_and_a_folder_are_errors(bench) -> None:
     assert "No such file" in await bench.refused("edit", path="a.txt", edits=[edit("a", "b")])
     assert "folder" in await bench.refused("edit", path=".", edits=[edit("a", "b")])
+
+
+async def test_a_byte_that_is_not_utf8_is_told_as_the_difference(bench) -> None:
+    bench.write("latin.txt", b"caf\xe9 au lait\n")
+    said = await bench.refused("edit", path="latin.txt", edits=[{"old_text": "caf\ufffd au lait", "new_text": "tea"}])
+    assert 'is    "caf\\xe9 au lait"' in said
+    assert "bytes that are not UTF-8" in said

@@ -516,3 +516,22 @@ def test_a_typed_dict_that_cannot_be_read_is_refused_where_it_is_returned() -> N
 
     with pytest.raises(InputValidationError, match="agent_tool odd"):
         agent_tool(odd)
+
+
+@pytest.mark.parametrize("name", [5, "", "a b"])
+def test_a_name_that_is_none_is_blamed_itself(name) -> None:
+    def greet(x: int) -> str:
+        return ""
+
+    with pytest.raises(InputValidationError, match=r"^tool name .*: use 1 to 64") as caught:
+        agent_tool(name=name)(greet)
+    assert caught.value.field == "name"
+
+
+def test_an_annotation_that_is_no_type_is_named() -> None:
+    def greet(x) -> str:
+        return ""
+
+    greet.__annotations__["x"] = object()
+    with pytest.raises(InputValidationError, match="greet: parameter x is of a type that no model can fill"):
+        agent_tool(greet)

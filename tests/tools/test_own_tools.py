@@ -389,3 +389,23 @@ def test_content_that_no_service_takes_is_an_error(content, reason) -> None:
     result = result_of(AgentToolResult(content))
     assert result.is_error
     assert reason in text_of(result)
+
+
+@pytest.mark.parametrize(("field", "value"), [("is_error", "no"), ("terminate", "yes"), ("terminate", 1)])
+def test_what_is_neither_true_nor_false_does_not_count_as_true(field, value) -> None:
+    result = result_of(AgentToolResult("x", **{field: value}))
+    assert (result.is_error, result.terminate) == (True, False)
+    assert f"{field} of its result is neither True nor False" in str(result.content[0])
+
+
+def test_a_usage_that_is_none_is_told_in_plain_words() -> None:
+    wrong: Any = "a"
+    result = result_of(AgentToolResult("x", usage=Usage(input_tokens=wrong)))
+    assert result.is_error and "no Usage of whole numbers" in str(result.content[0])
+
+
+def test_a_message_is_short_and_can_be_printed_whatever_it_is_about() -> None:
+    with pytest.raises(InputValidationError) as caught:
+        own(name="n" * 100_000)
+    assert len(str(caught.value)) < 2_000 and "use 1 to 64" in str(caught.value)
+    assert str(InputValidationError("a\ud800")) == "a\\ud800"

@@ -161,3 +161,16 @@ def test_a_root_folder_allows_everything(tmp_path) -> None:
 
     context = ToolContext("c", tmp_path, (Path("/"),), AbortSignal(), print)
     assert resolve_path("/etc", context) == Path("/etc").resolve()
+
+
+async def test_a_name_can_be_used_in_the_form_that_it_is_shown_in(bench) -> None:
+    for name in ("nl\nx.txt", os.fsdecode(b"b\xff.txt")):
+        bench.write(name, "needle")
+        shown = (await bench.call("find", pattern=f"{name[0]}*")).strip()
+        assert "\\" in shown
+        assert await bench.call("read", path=shown) == "needle"
+        assert await bench.call("grep", pattern="needle", path=shown) == f"{shown}:1:needle"
+        await bench.call("edit", path=shown, edits=[{"old_text": "needle", "new_text": "thread"}])
+        assert (bench.workdir / name).read_text() == "thread"
+    bench.write("nl\\nx.txt", "with a backslash")
+    assert await bench.call("read", path="nl\\nx.txt") == "with a backslash"

@@ -230,3 +230,17 @@ async def test_odd_names_and_special_files_are_no_trouble(bench) -> None:
     bench.write(os.fsdecode(b"caf\xe9.txt"), b"needle \xff\n")
     assert await bench.call("grep", pattern="needle") == "caf\\xe9.txt:1:needle \ufffd\nline\\nbreak.txt:1:needle"
     assert await bench.call("find", pattern="caf*") == "caf\\xe9.txt"
+
+
+async def test_grep_says_that_it_did_not_search_what_is_no_text(bench) -> None:
+    bench.write("blob.bin", b"needle\x00")
+    os.mkfifo(bench.workdir / "pipe")
+    assert await bench.refused("grep", pattern="needle", path="blob.bin") == (
+        "blob.bin is a binary file; grep searches text."
+    )
+    assert "no ordinary file" in await bench.refused("grep", pattern="needle", path="pipe")
+
+
+async def test_only_grep_advises_literal(bench) -> None:
+    assert "literal" not in await bench.refused("find", pattern="[z-a]")
+    assert "literal" in await bench.refused("grep", pattern="[z-a]")

@@ -11,14 +11,15 @@ from agent_nodes.providers.base import EncodedPrefix
 
 @dataclass(slots=True)
 class Context:
-    """``messages`` in the order of their entries. ``tokens`` estimates them all; ``reasoning_from`` is the index of the
-    newest system message: signed reasoning before it is no longer sent."""
+    """``messages`` in the order of their entries. ``reasoning_from`` is the index of the newest system message: signed
+    reasoning before it is no longer sent."""
 
     messages: list[Message] = field(default_factory=list[Message])
     system: SystemMessage | None = None
     reasoning_from: int = 0
-    tokens: int = 0
     prefix: EncodedPrefix = field(default_factory=EncodedPrefix)
+    _tokens: int = 0
+    _estimated: int = 0
 
     def add(self, message: Message) -> None:
         if isinstance(message, UserMessage) and not message.content:
@@ -26,7 +27,14 @@ class Context:
         if isinstance(message, SystemMessage):
             self.system, self.reasoning_from = message, len(self.messages)
         self.messages.append(message)
-        self.tokens += message_tokens(message)
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of all messages. Made when it is asked for: opening a long session would wait for it, and nobody
+        asks where the provider counts."""
+        self._tokens += sum(map(message_tokens, self.messages[self._estimated :]))
+        self._estimated = len(self.messages)
+        return self._tokens
 
     @property
     def open_end(self) -> bool:

@@ -78,7 +78,8 @@ class ModelEntry:
 
 @dataclass(slots=True)
 class EncodedPrefix:
-    """The encoded messages of one context, append only; owned by the engine, filled by a protocol's ``encode``.
+    """The encoded messages of one context, each with a comma behind it, append only; owned by the engine, filled by a
+    protocol's ``encode``.
 
     ``key`` names what the parts depend on (model, start of valid reasoning); another key means: encode anew. ``seen``
     holds the call ids in the parts, so that one that comes again gets another. ``unsealed``: a service refused the

@@ -95,14 +95,17 @@ def draft(request: ModelRequest) -> Draft:
 def _render(group: Group) -> bytes:
     if isinstance(group, UserGroup):
         return dumps({"role": "user", "content": _content(group.content)})
-    messages = [_assistant(group), *map(_tool, group.results)]
+    reply = _assistant(group)
+    if not group.results:
+        return dumps(reply) if reply else b""
+    messages = [reply, *map(_tool, group.results)]
     shown = [(result, image) for result in group.results for image in result.content if isinstance(image, ImageBlock)]
     if shown:  # no picture may stand in a tool message
         content: list[ContentBlock] = []
         for result, image in shown:
             content += [TextBlock(f"Picture from the result of {result.name} ({result.call_id}):"), image]
         messages.append({"role": "user", "content": _content(tuple(content))})
-    return b",".join(dumps(message) for message in messages if message)
+    return dumps([message for message in messages if message])[1:-1]
 
 
 def _content(content: tuple[ContentBlock, ...]) -> str | list[JsonObject]:

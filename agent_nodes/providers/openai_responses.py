@@ -99,7 +99,7 @@ def _reasoning(effort: AgentEffort | None, entry: ModelEntry) -> JsonObject:
 def _render(group: Group) -> bytes:
     if isinstance(group, UserGroup):
         return dumps({"role": "user", "content": _content(group.content)})
-    return b",".join(dumps(item) for item in [*_items(group), *map(_output, group.results)])
+    return dumps([*_items(group), *map(_output, group.results)])[1:-1]
 
 
 def _content(content: tuple[ContentBlock, ...]) -> str | list[JsonObject]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from agent_nodes.messages import EffortLevel
 from agent_nodes.providers.base import ModelCost, ThinkingStyle
@@ -42,6 +42,7 @@ class KnownModel:
         return self.cost if hosts is None or host in hosts else None
 
 
+@lru_cache
 def known(model: str) -> KnownModel | None:
     """What is published about ``model``, or guessed from how its id begins; None where nothing fits."""
     id = plain_id(model)

@@ -149,7 +149,7 @@ def roots(
     Raises :class:`InputValidationError` when one of them is not a folder.
     """
     _check_policy(permission_policy)
-    real = [_folder(Path(workdir), workdir, "workdir")]
+    real = [_folder(workdir, workdir, "workdir")]
     for entry in allowed_directories:
         folder = _folder(real[0] / Path(entry).expanduser(), entry, "allowed_directories")
         if folder not in real:

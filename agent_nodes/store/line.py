@@ -1,7 +1,7 @@
 """The write line of a session: one first-in-first-out queue, one transaction at a time.
 
 A transaction runs in a writer thread, so that a slow disk holds up nobody else; or right in place while the last one
-took less than :data:`IN_PLACE_SECONDS`, since then handing it over would cost more than it.
+took less than this session's share of :data:`IN_PLACE_SECONDS`, since then handing it over would cost more than it.
 
 What runs in a transaction is plain and synchronous, so it never waits for a model, a tool or a person. Waiters only
 wait: one that is cancelled changes nothing about its commit. The last statement of every commit is a fence on owner and
@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.errors import AgentClosed, AgentError, SessionLost, StorageError
 from agent_nodes.store import _sql, faults, pool, schema
+from agent_nodes.store.lock import held
 from agent_nodes.store.statement import Statement
 from agent_nodes.store.storage import AgentStorage, AgentStorageFactory
 
@@ -34,7 +35,7 @@ Subscriber: TypeAlias = Callable[[str, list[Any], int], None]
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
 
-# A disk that answers within this may hold up the event loop for as long.
+# A disk that answers within this may hold up the event loop for as long; the sessions of the process share it.
 IN_PLACE_SECONDS = 0.001
 
 
@@ -201,7 +202,7 @@ class Line:
                 return future
             self._working = True
         # In place it would be known before what a thread has committed and the loop has not been told yet.
-        if self._pace < IN_PLACE_SECONDS and label not in _SLOW and not self._landing:
+        if self._pace * max(held(), 1) < IN_PLACE_SECONDS and label not in _SLOW and not self._landing:
             self._work_in_place()
         else:
             self._landing += 1

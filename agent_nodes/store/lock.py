@@ -105,8 +105,13 @@ class OwnerLock:
             os.close(fd)
 
 
-# Only for forked children; one process opens each file once, the operating system sees to that.
+# One process opens each file once, the operating system sees to that.
 _held: set[OwnerLock] = set()
+
+
+def held() -> int:
+    """How many sessions this process owns."""
+    return len(_held)
 
 
 def _forget_all() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +35,20 @@ async def test_a_slow_disk_goes_back_to_the_threads_and_a_fast_one_returns(open_
     monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 0.0)
     assert await used(line) is not threading.current_thread()
     monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 1e9)
+    assert await used(line) is threading.current_thread()
+
+
+async def test_what_is_fast_for_one_session_is_slow_beside_others(open_line, path, monkeypatch):
+    seconds = count()
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))  # every transaction takes one
+    monkeypatch.setattr(line_module, "SYSTEM_CLOCK", clock)
+    monkeypatch.setattr(line_module, "IN_PLACE_SECONDS", 1.5)
+    line = await open_line(path)
+    await used(line)
+    assert await used(line) is threading.current_thread()
+    other = await open_line(path.with_name("other.sqlite"))
+    assert await used(line) is not threading.current_thread()
+    await other.close()
     assert await used(line) is threading.current_thread()
 
 

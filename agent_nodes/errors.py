@@ -223,6 +223,8 @@ def validation_error(error: Any, *, where: str, known: Sequence[str] = ()) -> In
         text = item["msg"]
         if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
             text = _unknown(str(name), known)
+        elif item["type"] == "tuple_type":  # what is kept as one, and given as a list
+            text = "Input should be a list"
         if path in said and text not in said[path]:
             said[path] += f", or {text}"
         else:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from agent_nodes import AgentInput
+from agent_nodes import AgentInput, create_agent
 from agent_nodes.errors import InputValidationError, RequestConflict
 from agent_nodes.messages import ImageBlock, TextBlock, UserMessage
 from agent_nodes.nodes.input import create_input_node
@@ -118,7 +118,7 @@ BAD_IMAGES = [
     ([RED, {"dat": "x"}], "images.1", "'dat' is unknown"),
     ([{"data": 5, "mime_type": "image/png"}], "images.0", "must be a text"),
     (["x"], "images.0", "AgentImageInput"),
-    ("x", "images", "tuple"),
+    ("x", "images", "list"),
     ([encoded(b"just text")], "images", "images.0 is no picture"),
     ([RED, encoded(BROKEN)], "images", "images.1"),
 ]
@@ -242,3 +242,17 @@ async def test_a_prompt_that_is_stored_with_a_picture_says_so_first():
         message = agent.read_transcript()[0]
         assert [block["type"] for block in message["content"]] == ["image", "text"]
         assert TextBlock(message["content"][1]["text"]) == TextBlock("p")
+
+
+@pytest.mark.parametrize("field", ["images", "image_files"])
+async def test_what_is_no_list_is_asked_for_as_one(field):
+    async with create_agent(provider="demo") as agent:
+        with pytest.raises(InputValidationError, match=f"{field}: Input should be a list"):
+            await agent.run({"prompt": "p", field: 5})
+
+
+async def test_a_reference_that_is_half_a_character_is_refused_in_words_that_can_be_printed():
+    async with create_agent(provider="demo") as agent:
+        with pytest.raises(InputValidationError, match="image_files") as caught:
+            await agent.run({"prompt": "p", "image_files": [{"id": "a\ud800"}]})
+    assert str(caught.value).encode()

@@ -108,6 +108,31 @@ class AbortSignal:
         return self._reason
 
 
+class EitherSignal(AbortSignal):
+    """Set as soon as one of two signals is."""
+
+    def __init__(self, first: AbortSignal, second: AbortSignal) -> None:
+        super().__init__()
+        self._sources = (first, second)
+
+    @property
+    def is_set(self) -> bool:
+        return super().is_set or any(source.is_set for source in self._sources)
+
+    @property
+    def reason(self) -> str | None:
+        return next((source.reason for source in self._sources if source.is_set), super().reason)
+
+    def on_set(self, callback: Callable[[], object]) -> Callable[[], None]:
+        forgets = [super().on_set(callback), *(source.on_set(callback) for source in self._sources)]
+
+        def forget() -> None:
+            for each in forgets:
+                each()
+
+        return forget
+
+
 class Channel(Generic[T]):
     """Batches from one producer side to one consumer on one loop: a wake-up a batch, not an item.
 

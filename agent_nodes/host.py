@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from agent_nodes._aio import AbortSignal
+from agent_nodes._aio import AbortSignal, EitherSignal
 from agent_nodes.errors import InputValidationError
 from agent_nodes.events import AgentStreamEvent
 from agent_nodes.messages import Usage
@@ -62,3 +63,25 @@ def host_of(value: Any) -> AgentHost:
     if signal is not None and not isinstance(signal, AbortSignal):
         raise InputValidationError("host.abort_signal: must be an AbortSignal", field="host.abort_signal")
     return AgentHost(**found)
+
+
+def both_hosts(own: AgentHost, around: AgentHost) -> AgentHost:
+    """A host whose hooks are those of both, ``own`` first, stopped by either signal."""
+
+    def each(name: str) -> Callable[[Any], Awaitable[None]] | None:
+        hooks = [hook for hook in (getattr(own, name), getattr(around, name)) if hook is not None]
+        if len(hooks) < 2:
+            return hooks[0] if hooks else None
+
+        async def call(value: Any) -> None:
+            for hook in hooks:
+                outcome = hook(value)
+                if inspect.isawaitable(outcome):
+                    await outcome
+
+        return call
+
+    signal = own.abort_signal or around.abort_signal
+    if own.abort_signal is not None and around.abort_signal is not None:
+        signal = EitherSignal(own.abort_signal, around.abort_signal)
+    return AgentHost(report_usage=each("report_usage"), abort_signal=signal, on_event=each("on_event"))

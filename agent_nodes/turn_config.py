@@ -136,13 +136,13 @@ class TurnConfigs:
         return entry, self._provider(entry, options, overrides)
 
     def _provider(self, entry: ModelEntry, options: Options, overrides: JsonObject) -> Provider:
-        address = (entry.api, entry.provider, entry.base_url)
+        # A client has a key of its own.
+        key = None if options.client else catalog.key_for(entry.provider, *self._keys(entry, overrides))
+        address = (entry.api, entry.provider, entry.base_url, key or "")
         found = self._providers.get(address)
         if found is None:
             from agent_nodes.providers.connect import connect
 
-            # A client has a key of its own.
-            key = None if options.client else catalog.key_for(entry.provider, *self._keys(entry, overrides))
             found = connect(entry, key, clock=self._clock, stall_timeout=options.stall_timeout, client=options.client)
             self._providers[address] = found
         return found
@@ -150,6 +150,9 @@ class TurnConfigs:
     def _keys(self, entry: ModelEntry, overrides: JsonObject) -> tuple[str | None, Mapping[str, str]]:
         """The option's key and the environment, as far as this endpoint may see them: an address that came with a turn
         gets no key that was given for another."""
+        registered = self._options.models.key_of(entry) if self._options.models is not None else None
+        if registered is not None:
+            return registered, {}
         if not overrides or _origin(entry.base_url) == _origin(self.base.model.base_url):
             return self._options.api_key, self._environ
         if "base_url" in overrides:

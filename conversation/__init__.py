@@ -1,24 +1,84 @@
-"""Conversations on top of the runtime: the host that drives turns and the command line.
+"""Conversations on top of the runtime: projects and their runs, the host that drives turns, the command line.
 
 Names load when they are first used.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from conversation.agent_executor import create_agent_project_input as create_agent_project_input
+    from conversation.agent_executor import create_agent_project_param_resolver as create_agent_project_param_resolver
+    from conversation.agent_executor import define_agent_conversation_executor as define_agent_conversation_executor
+    from conversation.declarations import ConversationDeclaration as ConversationDeclaration
+    from conversation.declarations import ConversationParamDeclaration as ConversationParamDeclaration
+    from conversation.declarations import TokenUsageDeclaration as TokenUsageDeclaration
+    from conversation.declarations import ToolDeclaration as ToolDeclaration
+    from conversation.executor import ConversationExecutorDefinition as ConversationExecutorDefinition
+    from conversation.executor import RunContext as RunContext
+    from conversation.executor import RunReport as RunReport
+    from conversation.executor import create_agent_conversation_project as create_agent_conversation_project
+    from conversation.executor import define_executor as define_executor
     from conversation.host import ConversationHost as ConversationHost
     from conversation.host import ConversationRun as ConversationRun
     from conversation.host import list_sessions as list_sessions
     from conversation.host import read_session as read_session
+    from conversation.params import ProjectArgs as ProjectArgs
+    from conversation.workflow import Workflow as Workflow
 
-__all__ = ["ConversationHost", "ConversationRun", "list_sessions", "read_session"]
+_HOME = {
+    "ConversationDeclaration": "declarations",
+    "ConversationExecutorDefinition": "executor",
+    "ConversationHost": "host",
+    "ConversationParamDeclaration": "declarations",
+    "ConversationRun": "host",
+    "ProjectArgs": "params",
+    "RunContext": "executor",
+    "RunReport": "executor",
+    "TokenUsageDeclaration": "declarations",
+    "ToolDeclaration": "declarations",
+    "Workflow": "workflow",
+    "create_agent_conversation_project": "executor",
+    "create_agent_project_input": "agent_executor",
+    "create_agent_project_param_resolver": "agent_executor",
+    "define_agent_conversation_executor": "agent_executor",
+    "define_executor": "executor",
+    "list_sessions": "host",
+    "read_session": "host",
+}
+
+__all__ = [
+    "ConversationDeclaration",
+    "ConversationExecutorDefinition",
+    "ConversationHost",
+    "ConversationParamDeclaration",
+    "ConversationRun",
+    "ProjectArgs",
+    "RunContext",
+    "RunReport",
+    "TokenUsageDeclaration",
+    "ToolDeclaration",
+    "Workflow",
+    "create_agent_conversation_project",
+    "create_agent_project_input",
+    "create_agent_project_param_resolver",
+    "define_agent_conversation_executor",
+    "define_executor",
+    "list_sessions",
+    "read_session",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    home = _HOME.get(name)
+    if home is None:
         raise AttributeError(f"module 'conversation' has no attribute {name!r}")
-    from conversation import host
+    value = getattr(import_module(f"conversation.{home}"), name)
+    globals()[name] = value
+    return value
 
-    return getattr(host, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -24,6 +24,7 @@ from agent_nodes.providers import catalog
 
 if TYPE_CHECKING:
     from agent_nodes.model_attributes import AgentModelAttributes
+    from agent_nodes.providers.registry import ModelRegistry
 
 FILE = "agent-nodes.toml"
 CONFIG = "AGENT_NODES_CONFIG"
@@ -77,6 +78,28 @@ def options_of(configured: ConfiguredModel, environ: Mapping[str, str]) -> dict[
                 field=f"models.{configured.id}.api_key_env",
             )
     return {name: value for name, value in options.items() if value is not None}
+
+
+def registry_of(models: Sequence[ConfiguredModel], environ: Mapping[str, str]) -> ModelRegistry | None:
+    """The configured models as entries for an agent, each with its key where that is set; None for none."""
+    from agent_nodes.providers.registry import ModelRegistry
+
+    registry = ModelRegistry()
+    for model in models:
+        if model.provider == catalog.DEMO:
+            continue
+        entry = catalog.resolve(
+            provider=model.provider,
+            model=model.model,
+            base_url=model.base_url,
+            api_kind=model.api_kind,
+            context_window=model.context_window,
+            max_tokens=model.max_tokens,
+            environ=environ,
+            attributes=model.attributes,
+        )
+        registry.register(entry, api_key=environ.get(model.api_key_env or "", "").strip() or None)
+    return registry if len(registry) else None
 
 
 # -- the files ---------------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.engine.harness import SessionNames
 from agent_nodes.engine.inbox import turn_of
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, TurnFailed
-from agent_nodes.host import AgentHost, host_of
+from agent_nodes.host import AgentHost, both_hosts, host_of
 from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings, TaskOptions
+from agent_nodes.nodes.scope import Scope, current_scope
 from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
 from agent_nodes.runtime_options import AgentOptionsDict, Options, agent_options
@@ -24,6 +25,7 @@ from agent_nodes.submission import AgentOutputPayload, SessionRef
 
 SessionKey: TypeAlias = str | Callable[[AgentInput], str]
 
+PROJECT = "default"
 FAILED = 1
 ABORTED = 130
 """``err_code`` of a turn that ended without an answer; the exit statuses of the command line."""
@@ -37,7 +39,7 @@ class _Spec:
 
     options: Options
     host: AgentHost
-    project: str
+    project: str | None
     conversation_id: str | None
     session_key: SessionKey
     raise_on_failure: bool | None
@@ -46,8 +48,10 @@ class _Spec:
         key = self.session_key(given) if callable(self.session_key) else self.session_key
         if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError("session_key: must be a text that is not empty", field="session_key")
-        conversation_id = self.conversation_id or around.run_id or SYSTEM_CLOCK.new_id()
-        return SessionRef(self.project, conversation_id, key)
+        scope = current_scope()
+        conversation_id = self.conversation_id or (scope and scope.conversation_id) or around.run_id
+        project = self.project or (scope and scope.project) or PROJECT
+        return SessionRef(project, conversation_id or SYSTEM_CLOCK.new_id(), key)
 
     def raises(self, around: Surroundings) -> bool:
         return around.run_id is not None if self.raise_on_failure is None else self.raise_on_failure
@@ -57,7 +61,7 @@ async def run_agent(
     given: AgentInput | dict[str, Any] | str,
     host: Any = None,
     *,
-    project: str = "default",
+    project: str | None = None,
     conversation_id: str | None = None,
     session_key: SessionKey = "agent",
     raise_on_failure: bool = False,
@@ -85,7 +89,7 @@ def create_agent_node(
     host: Any = None,
     wait: str = "return",
     on_busy: str = "refuse",
-    project: str = "default",
+    project: str | None = None,
     conversation_id: str | None = None,
     raise_on_failure: bool | None = None,
     **create_agent_options: Unpack[AgentOptionsDict],
@@ -104,7 +108,7 @@ def create_agent_node(
             raise InputValidationError(
                 f"create_agent_node: {option}: {value!r} is not available; use {only!r}", field=option
             )
-    for option, value in (("name", name), ("project", project)):
+    for option, value in (("name", name), ("project", PROJECT if project is None else project)):
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"create_agent_node: {option}: must be a text that is not empty", field=option)
     key = name if session_key is None else session_key
@@ -140,9 +144,12 @@ def _options(given: AgentOptionsDict) -> Options:
 
 async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Surroundings) -> AgentOutputPayload:
     given = agent_input(value)
-    if given.request_id is None and around.request_id is not None:
-        given = given.model_copy(update={"request_id": around.request_id})
-    session = spec.session(given, around)
+    scope = current_scope()
+    request_id = around.request_id if scope is None else scope.request_id
+    if given.request_id is None and request_id is not None:
+        given = given.model_copy(update={"request_id": request_id})
+    # The history of such a turn is its host's: it has no session.
+    session = spec.session(given, around) if given.host_input is None else None
     if given.err_code:
         return AgentOutputPayload(
             status="failed",
@@ -152,13 +159,15 @@ async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Su
             err_code=given.err_code,
             err_message=given.err_message,
         )
-    path = session_file(session.project, session.conversation_id, session.session_key)
-    options = replace(spec.options, database_path=path)
-    names = SessionNames(session.project, session.conversation_id, session.session_key)
+    names, options = SessionNames(), _opening(spec.options, given, scope)
+    if session is not None:
+        names = SessionNames(session.project, session.conversation_id, session.session_key)
+        options = replace(options, database_path=session_file(*_names(session)))
+    host = spec.host if scope is None else both_hosts(spec.host, host_of(scope.host))
     async with await open_agent(options, names=names) as agent:
         if around.again and given.request_id is not None and _to_reopen(await _stored(agent, given.request_id)):
             given = given.model_copy(update={"reopen": True})
-        run = agent.run(given, spec.host)
+        run = agent.run(given, host)
         try:
             return await _answer(run, session)
         except (TurnFailed, ExecutionAborted) as error:
@@ -171,7 +180,22 @@ async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Su
             raise
 
 
-async def _answer(run: AgentRun, session: SessionRef) -> AgentOutputPayload:
+def _names(session: SessionRef) -> tuple[str, str, str]:
+    return session.project, session.conversation_id, session.session_key
+
+
+def _opening(options: Options, given: AgentInput, scope: Scope | None) -> Options:
+    """The options to open with: an agent without a model of its own has that of its input, and one without a registry
+    that of the run."""
+    if options.models is None and scope is not None:
+        options = replace(options, models=scope.models)
+    if options.provider or options.client is not None or options.resolved_model is not None:
+        return options
+    names = ("provider", "model", "base_url", "api_kind")
+    return replace(options, **{name: getattr(given, name) for name in names if getattr(given, name) is not None})
+
+
+async def _answer(run: AgentRun, session: SessionRef | None) -> AgentOutputPayload:
     async for _ in run:
         pass
     result = run.result
@@ -204,7 +228,7 @@ def _to_reopen(turn: Turn | None) -> bool:
 
 
 async def _without_answer(
-    agent: AgentRuntime, run: AgentRun, session: SessionRef, error: AgentError
+    agent: AgentRuntime, run: AgentRun, session: SessionRef | None, error: AgentError
 ) -> AgentOutputPayload:
     aborted = isinstance(error, ExecutionAborted)
     payload = AgentOutputPayload(

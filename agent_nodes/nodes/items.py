@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent_nodes.engine.inbox import turn_of
 from agent_nodes.engine.replay import StoredTurn, stored_turn
 from agent_nodes.engine.tool_task import tool_call_id
-from agent_nodes.messages import AssistantMessage, JsonObject, TextBlock, ThinkingBlock, ToolResultMessage
+from agent_nodes.messages import (
+    AssistantMessage,
+    ImageBlock,
+    JsonObject,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultMessage,
+    UserMessage,
+)
 from agent_nodes.store import reads
 from agent_nodes.store.beside import read_beside
 from agent_nodes.store.line import Tx
@@ -15,18 +24,44 @@ from agent_nodes.store.reads import ActivityRow, EntryRow
 from agent_nodes.store.records import Turn
 
 
-def read_items(path: Path, request_id: str) -> list[JsonObject]:
-    """The rows of the turn that ``request_id`` began in the session at ``path``; none when it holds no such turn.
+@dataclass(frozen=True, slots=True)
+class TurnRows:
+    """A stored turn as hosts show it: what was asked, and the rows of what came of it."""
+
+    prompt: str = ""
+    images: int = 0
+    items: tuple[JsonObject, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What the turn said, the parts before and after other rows in paragraphs of their own."""
+        return "\n\n".join(row["content"]["text"] for row in self.items if row["part_type"] == "text")
+
+
+def read_turn(path: Path, request_id: str) -> TurnRows:
+    """The turn that ``request_id`` began in the session at ``path``; empty when it holds no such turn.
 
     Reads beside a live owner and writes nothing. Raises ``SessionFileError`` or ``StorageError``.
     """
 
-    def read(tx: Tx) -> list[JsonObject]:
+    def read(tx: Tx) -> TurnRows:
         receipt = reads.receipt(tx, request_id)
         turn = None if receipt is None else turn_of(tx, receipt)
-        return [] if turn is None else turn_items(stored_turn(tx, turn))
+        return TurnRows() if turn is None else turn_rows(stored_turn(tx, turn))
 
     return read_beside(path, read)
+
+
+def turn_rows(stored: StoredTurn) -> TurnRows:
+    asked = [
+        block
+        for row in stored.entries
+        if isinstance(row.message, UserMessage) and row.message.kind == "user"
+        for block in row.message.content
+    ]
+    prompt = "".join(block.text for block in asked if isinstance(block, TextBlock))
+    images = sum(isinstance(block, ImageBlock) for block in asked)
+    return TurnRows(prompt, images, tuple(turn_items(stored)))
 
 
 def turn_items(stored: StoredTurn) -> list[JsonObject]:

@@ -18,21 +18,33 @@ class ModelRegistry:
     """Entries by provider and model; a later one takes the place of an earlier one of the same names.
 
     An agent that is given the registry finds its provider and model here before it looks at the built-in list; what an
-    entry leaves open comes from there. An entry of a provider of your own brings the address along.
+    entry leaves open comes from there. An entry of a provider of your own brings the address along, and may have a key
+    of its own, which is sent to that address alone.
     """
 
     def __init__(self, *entries: ModelEntry) -> None:
         self._entries: dict[tuple[str, str], ModelEntry] = {}
+        self._keys: dict[tuple[str, str], str] = {}
         for entry in entries:
             self.register(entry)
 
-    def register(self, entry: ModelEntry) -> None:
+    def register(self, entry: ModelEntry, *, api_key: str | None = None) -> None:
         """Raises :class:`InputValidationError` naming the field of ``entry`` that is wrong."""
         check_entry(entry)
-        self._entries[entry.provider, entry.model] = entry
+        name = (entry.provider, entry.model)
+        self._entries[name] = entry
+        self._keys.pop(name, None)
+        if api_key:
+            self._keys[name] = api_key
 
     def get(self, provider: str, model: str) -> ModelEntry | None:
         return self._entries.get((provider, model))
+
+    def key_of(self, entry: ModelEntry) -> str | None:
+        """The key that was registered with an entry of these names, for its own address alone."""
+        known = self.get(entry.provider, entry.model)
+        same = known is not None and known.base_url.rstrip("/") in (entry.base_url, f"{entry.base_url}/v1")
+        return self._keys.get((entry.provider, entry.model)) if same else None
 
     def __iter__(self) -> Iterator[ModelEntry]:
         """In the order in which they were registered first."""

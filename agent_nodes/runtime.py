@@ -358,6 +358,10 @@ class AgentRuntime:
         turns = sorted(self.harness.engine.projection.turns.values(), key=lambda turn: turn.id)
         return [UnfinishedTurn(turn.request_id, turn.id, turn.status) for turn in turns]
 
+    def secrets(self) -> Sequence[str]:
+        """The keys in use: for whoever shows texts of a turn where they must not be."""
+        return self._configs.secrets()
+
     def get_context_usage(self) -> ContextUsage | None:
         """How full the model's context is; None where its window is not known."""
         engine = (self._guest or self.harness).engine

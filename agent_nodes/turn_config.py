@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,14 @@ class TurnConfigs:
             effort=options.effort,
             max_tokens=options.max_tokens,
         )
+
+    def secrets(self) -> Sequence[str]:
+        """The keys that the open connections use, and the one of the options."""
+        found = {self._options.api_key or ""}
+        for provider in self._providers.values():
+            held: Callable[[], Sequence[str]] | None = getattr(provider, "secrets", None)
+            found.update(() if held is None else held())
+        return sorted(found - {""})
 
     async def close(self) -> None:
         """Close every connection."""

@@ -43,7 +43,8 @@ class WorkflowNode:
 @dataclass(frozen=True, slots=True)
 class Workflow:
     """Nodes from ``input`` to ``output``. A node runs as soon as all before it have ended; those that depend on nothing
-    of each other run at the same time. What ends with an error passes by all that follows, to the output node.
+    of each other run at the same time. What ends with an error, or was skipped, passes by all that follows, to the
+    output node.
 
     Inside a flow run each node is a task of it; elsewhere all are plain calls.
     """
@@ -115,7 +116,7 @@ class Workflow:
         return {name: task.result() for name, task in outputs.items()}
 
     async def _play(self, item: WorkflowNode, value: Any, given: list[Any]) -> Any:
-        failed = next((payload for payload in given if _err_code(payload)), None)
+        failed = next((payload for payload in given if _err_code(payload) or _skipped(payload)), None)
         if failed is not None and item.name != self.output:
             return failed
         handed = value if not item.after else given[0] if len(given) == 1 else dict(zip(item.after, given, strict=True))
@@ -229,6 +230,10 @@ def _payload(given: list[Any]) -> Any:
     """What the output node gets of several: the payload of an agent."""
     payloads = [one for one in given if isinstance(one, AgentOutputPayload)]
     return payloads[-1] if payloads else given[-1]
+
+
+def _skipped(value: Any) -> bool:
+    return isinstance(value, AgentOutputPayload) and value.status == "skipped"
 
 
 def _err_code(value: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ class Scheduler:
         self._definitions = definitions
         self._tasks: Mapping[int, Task] = {}
         self._on_fault: Callable[[Task, Exception], None] | None = None
-        self._active: set[int] = set()
+        self._active: dict[int, Context] = {}
         self._halting: set[int] = set()
         self._drivers: dict[int, asyncio.Task[None]] = {}
         self._helpers: set[asyncio.Task[Any]] = set()
@@ -46,15 +47,21 @@ class Scheduler:
         self._engine, self._tasks, self._on_fault = engine, tasks, on_fault
 
     def activate(self, turn_id: int) -> None:
-        """Let the turn's tasks run from now on; those that can start at once."""
-        self._active.add(turn_id)
+        """Let the turn's tasks run from now on, in the context of the caller; those that can start at once."""
+        self._active[turn_id] = copy_context()
         for task in list(self._tasks.values()):
             self.put(task)
 
     def put(self, task: Task) -> None:
         """A committed state of a task; starts its driver where it is due and has none."""
-        if task.status in ("running", "pending") and task.turn_id in self._active and task.id not in self._drivers:
-            self._drivers[task.id] = asyncio.create_task(self._drive(task.id), name=f"{task.name}:{task.id}")
+        if task.status == "terminal" and task.owner_task is None:
+            self._active.pop(task.turn_id or 0, None)
+        context = self._active.get(task.turn_id or 0)
+        if context is not None and task.status in ("running", "pending") and task.id not in self._drivers:
+            # What is committed is often told from a writer's thread, which knows nothing of who runs the turn.
+            self._drivers[task.id] = asyncio.create_task(
+                self._drive(task.id), name=f"{task.name}:{task.id}", context=context.copy()
+            )
 
     def drives(self, task_id: int) -> bool:
         """Whether the current asyncio task is the driver in charge of ``task_id`` (not one that was given up)."""
@@ -98,7 +105,7 @@ class Scheduler:
         """
         chosen = [key for key in self._drivers if turn_id is None or _turn_of(self._tasks.get(key)) == turn_id]
         drivers = [self._drivers[key] for key in chosen]
-        self._active = set() if turn_id is None else self._active - {turn_id}
+        self._active = {key: value for key, value in self._active.items() if turn_id is not None and key != turn_id}
         self._halting.update(chosen)
         for driver in drivers:
             driver.cancel()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Unpack
 
@@ -10,8 +11,9 @@ from agent_nodes._aio import finish
 from agent_nodes._clock import SYSTEM_CLOCK
 from agent_nodes.engine.harness import SessionNames
 from agent_nodes.engine.inbox import turn_of
-from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, TurnFailed
+from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, SessionBusy, TurnFailed
 from agent_nodes.host import AgentHost, both_hosts, host_of
+from agent_nodes.nodes.busy import BUSY_TIMEOUT, BusyRule, OnBusy, busy_rule, opened_in_turn
 from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings, TaskOptions
 from agent_nodes.nodes.scope import Scope, current_scope
 from agent_nodes.options import AgentInput, agent_input
@@ -21,7 +23,7 @@ from agent_nodes.store import reads
 from agent_nodes.store.line import Tx
 from agent_nodes.store.locate import session_file
 from agent_nodes.store.records import Turn
-from agent_nodes.submission import AgentOutputPayload, SessionRef
+from agent_nodes.submission import AgentOutputPayload, AgentTurnStatus, SessionRef
 
 SessionKey: TypeAlias = str | Callable[[AgentInput], str]
 
@@ -42,6 +44,7 @@ class _Spec:
     project: str | None
     conversation_id: str | None
     session_key: SessionKey
+    busy: BusyRule
     raise_on_failure: bool | None
 
     def session(self, given: AgentInput, around: Surroundings) -> SessionRef:
@@ -64,6 +67,8 @@ async def run_agent(
     project: str | None = None,
     conversation_id: str | None = None,
     session_key: SessionKey = "agent",
+    on_busy: OnBusy = "wait",
+    busy_timeout: float = BUSY_TIMEOUT,
     raise_on_failure: bool = False,
     **create_agent_options: Unpack[AgentOptionsDict],
 ) -> AgentOutputPayload:
@@ -73,12 +78,15 @@ async def run_agent(
     a payload too (``status`` failed or aborted, with ``reason``, ``err_code`` and ``err_message``), unless
     ``raise_on_failure``: then a failed turn raises its :class:`~agent_nodes.errors.TurnFailed`.
 
+    ``on_busy`` says what happens while somebody else has the session: ``wait`` in the order of the calls, at most
+    ``busy_timeout`` seconds, ``skip`` the turn (``status`` skipped, no error), or ``refuse`` with ``SessionBusy``.
+
     Raises :class:`~agent_nodes.errors.InputValidationError` naming what is wrong, ``RequestConflict``,
     ``SessionBusy`` with the owner's pid, ``SessionFileError``, ``SessionLost`` and ``StorageError``: in these cases the
     turn was not made, or can be gone on with by the same ``request_id``.
     """
-    options = _options(create_agent_options)
-    spec = _Spec(options, host_of(host), project, conversation_id, session_key, raise_on_failure)
+    options, busy = _options(create_agent_options), busy_rule(on_busy, busy_timeout)
+    spec = _Spec(options, host_of(host), project, conversation_id, session_key, busy, raise_on_failure)
     return await _run(spec, given, ALONE)
 
 
@@ -88,7 +96,8 @@ def create_agent_node(
     session_key: SessionKey | None = None,
     host: Any = None,
     wait: str = "return",
-    on_busy: str = "refuse",
+    on_busy: OnBusy = "wait",
+    busy_timeout: float = BUSY_TIMEOUT,
     project: str | None = None,
     conversation_id: str | None = None,
     raise_on_failure: bool | None = None,
@@ -103,11 +112,8 @@ def create_agent_node(
     branches give one themselves. ``raise_on_failure`` is on inside a flow run, where the next try of the task or the
     flow takes up the failed turn, and off elsewhere. ``host``'s hooks are called in whichever thread the node runs.
     """
-    for option, value, only in (("wait", wait, "return"), ("on_busy", on_busy, "refuse")):
-        if value != only:
-            raise InputValidationError(
-                f"create_agent_node: {option}: {value!r} is not available; use {only!r}", field=option
-            )
+    if wait != "return":
+        raise InputValidationError(f"create_agent_node: wait: {wait!r} is not available; use 'return'", field="wait")
     for option, value in (("name", name), ("project", PROJECT if project is None else project)):
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"create_agent_node: {option}: must be a text that is not empty", field=option)
@@ -117,8 +123,8 @@ def create_agent_node(
             "create_agent_node: session_key: must be a text that is not empty, or a function of the input",
             field="session_key",
         )
-    options = _options(create_agent_options)
-    spec = _Spec(options, host_of(host), project, conversation_id, key, raise_on_failure)
+    options, busy = _options(create_agent_options), busy_rule(on_busy, busy_timeout)
+    spec = _Spec(options, host_of(host), project, conversation_id, key, busy, raise_on_failure)
 
     async def body(given: AgentInput | dict[str, Any] | str, around: Surroundings) -> AgentOutputPayload:
         return await _run(spec, given, around)
@@ -159,29 +165,132 @@ async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Su
             err_code=given.err_code,
             err_message=given.err_message,
         )
-    names, options = SessionNames(), _opening(spec.options, given, scope)
-    if session is not None:
+    call = _Call(spec, given, session, around, scope)
+    watch = around.watch
+    if watch is not None:
+        watch.begins(given.request_id or "", session)
+    try:
+        payload = await call.payload()
+    except BaseException as error:
+        if watch is not None:
+            watch.breaks_off(error, call.secrets)
+        raise
+    if watch is not None:
+        watch.ends(payload, call.secrets)
+    if call.error is not None:
+        raise call.error
+    return payload
+
+
+class _Call:
+    """One call of an agent node. ``error`` is what it raises besides its payload, ``secrets`` the keys it used."""
+
+    def __init__(
+        self, spec: _Spec, given: AgentInput, session: SessionRef | None, around: Surroundings, scope: Scope | None
+    ) -> None:
+        self.error: BaseException | None = None
+        self.secrets: Sequence[str] = [spec.options.api_key] if spec.options.api_key else []
+        self._given = given
+        self._session = session
+        self._around = around
+        self._busy = spec.busy
+        self._raises = spec.raises(around)
+        self._options = _opening(spec.options, given, scope)
+        host = spec.host if scope is None else both_hosts(spec.host, host_of(scope.host))
+        watch = around.watch
+        self._host = host if watch is None else both_hosts(host, AgentHost(report_usage=watch.usage))
+
+    async def payload(self) -> AgentOutputPayload:
+        try:
+            async with self._opened() as agent:
+                return await self._turn(agent)
+        except SessionBusy as error:
+            if self._busy.on_busy != "skip":
+                raise
+            return self._ended("skipped", error.code, 0, error.message)
+        except ExecutionAborted as error:  # while it waited for its session
+            return self._ended("aborted", "aborted", ABORTED, error.message)
+
+    def _opened(self) -> AbstractAsyncContextManager[AgentRuntime]:
+        session, options, watch = self._session, self._options, self._around.watch
+        if session is None:
+            return _opened_alone(options)
         names = SessionNames(session.project, session.conversation_id, session.session_key)
-        options = replace(options, database_path=session_file(*_names(session)))
-    host = spec.host if scope is None else both_hosts(spec.host, host_of(scope.host))
-    async with await open_agent(options, names=names) as agent:
+        path = session_file(session.project, session.conversation_id, session.session_key)
+        return opened_in_turn(
+            path,
+            lambda: open_agent(replace(options, database_path=path), names=names),
+            self._busy,
+            signal=self._host.abort_signal,
+            on_wait=None if watch is None else watch.waits,
+        )
+
+    async def _turn(self, agent: AgentRuntime) -> AgentOutputPayload:
+        given, around = self._given, self._around
         if around.again and given.request_id is not None and _to_reopen(await _stored(agent, given.request_id)):
             given = given.model_copy(update={"reopen": True})
-        run = agent.run(given, host)
+        run = agent.run(given, self._host)
+        if around.watch is not None:
+            around.watch.runs(agent.harness.engine.config.base.model.model)
         try:
-            return await _answer(run, session)
+            return await self._answer(run)
         except (TurnFailed, ExecutionAborted) as error:
-            if isinstance(error, TurnFailed) and spec.raises(around):
-                raise
-            return await _without_answer(agent, run, session, error)
+            if isinstance(error, TurnFailed) and self._raises:
+                self.error = error
+            return await self._without_answer(agent, run, error)
         except BaseException as error:
-            if not isinstance(error, Exception):
-                await finish(_stop_if_cancelled(agent, run.request_id, around))
-            raise
+            if isinstance(error, Exception) or not await finish(_stop_if_cancelled(agent, run.request_id, around)):
+                raise
+            self.error = error
+            return await finish(self._without_answer(agent, run, ExecutionAborted(CANCELLED)))
+        finally:
+            self.secrets = agent.secrets()
+
+    async def _answer(self, run: AgentRun) -> AgentOutputPayload:
+        watch = self._around.watch
+        async for event in run:
+            if watch is not None:
+                watch.event(event)
+        result = run.result
+        if result is None:
+            raise AssertionError("a run that ended has a result")
+        return AgentOutputPayload(
+            status=result.status,
+            text=result.text,
+            request_id=result.request_id,
+            turn_id=result.turn_id,
+            session=self._session,
+            usage=result.usage,
+        )
+
+    async def _without_answer(self, agent: AgentRuntime, run: AgentRun, error: AgentError) -> AgentOutputPayload:
+        if isinstance(error, ExecutionAborted):
+            payload = self._ended("aborted", "aborted", ABORTED, error.message)
+        else:
+            payload = self._ended("failed", error.code, FAILED, error.message)
+        payload.request_id = run.request_id
+        turn = await _stored(agent, run.request_id)
+        if turn is not None:
+            payload.turn_id, payload.usage = turn.id, turn.usage
+        if run.result is not None:
+            payload.text = run.result.text
+        return payload
+
+    def _ended(self, status: AgentTurnStatus, reason: str, code: int, message: str) -> AgentOutputPayload:
+        return AgentOutputPayload(
+            status=status,
+            request_id=self._given.request_id or "",
+            session=self._session,
+            reason=reason,
+            err_code=code,
+            err_message=message,
+        )
 
 
-def _names(session: SessionRef) -> tuple[str, str, str]:
-    return session.project, session.conversation_id, session.session_key
+@asynccontextmanager
+async def _opened_alone(options: Options) -> AsyncGenerator[AgentRuntime]:
+    async with await open_agent(options) as agent:
+        yield agent
 
 
 def _opening(options: Options, given: AgentInput, scope: Scope | None) -> Options:
@@ -193,22 +302,6 @@ def _opening(options: Options, given: AgentInput, scope: Scope | None) -> Option
         return options
     names = ("provider", "model", "base_url", "api_kind")
     return replace(options, **{name: getattr(given, name) for name in names if getattr(given, name) is not None})
-
-
-async def _answer(run: AgentRun, session: SessionRef | None) -> AgentOutputPayload:
-    async for _ in run:
-        pass
-    result = run.result
-    if result is None:
-        raise AssertionError("a run that ended has a result")
-    return AgentOutputPayload(
-        status=result.status,
-        text=result.text,
-        request_id=result.request_id,
-        turn_id=result.turn_id,
-        session=session,
-        usage=result.usage,
-    )
 
 
 async def _stored(agent: AgentRuntime, request_id: str) -> Turn | None:
@@ -227,30 +320,12 @@ def _to_reopen(turn: Turn | None) -> bool:
     return turn.reason != "aborted" or turn.detail == CANCELLED
 
 
-async def _without_answer(
-    agent: AgentRuntime, run: AgentRun, session: SessionRef | None, error: AgentError
-) -> AgentOutputPayload:
-    aborted = isinstance(error, ExecutionAborted)
-    payload = AgentOutputPayload(
-        status="aborted" if aborted else "failed",
-        request_id=run.request_id,
-        session=session,
-        reason="aborted" if aborted else error.code,
-        err_code=ABORTED if aborted else FAILED,
-        err_message=error.message,
-    )
-    turn = await _stored(agent, run.request_id)
-    if turn is not None:
-        payload.turn_id, payload.usage = turn.id, turn.usage
-    if run.result is not None:
-        payload.text = run.result.text
-    return payload
-
-
-async def _stop_if_cancelled(agent: AgentRuntime, request_id: str, around: Surroundings) -> None:
-    """The run has paused the turn already, so whatever happens from here on it can be gone on with."""
+async def _stop_if_cancelled(agent: AgentRuntime, request_id: str, around: Surroundings) -> bool:
+    """Whether somebody cancelled the flow run, and the turn is stopped for that. The run has paused it already, so
+    whatever happens from here on it can be gone on with."""
     if around.cancelling is None or not await around.cancelling():
-        return
-    for turn in agent.unfinished():
-        if turn.request_id == request_id:
-            await agent.harness.stop(turn.turn_id, CANCELLED)
+        return False
+    stopped = [turn for turn in agent.unfinished() if turn.request_id == request_id]
+    for turn in stopped:
+        await agent.harness.stop(turn.turn_id, CANCELLED)
+    return bool(stopped)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agent_nodes.errors import AgentNotReady, InputValidationError
+from agent_nodes.nodes.watch import Watch
 
 if TYPE_CHECKING:
     from agent_nodes.nodes.prefect.task import Future, Futures, NodeTask
@@ -23,13 +24,15 @@ class Surroundings:
 
     ``run_id`` names the flow run, ``request_id`` this call within it, the same however often the run is repeated;
     ``again`` says that this is such a repetition. ``cancelling`` finds out, when the call's asyncio task is cancelled,
-    whether somebody cancelled the flow run; a process that is merely shut down looks the same from inside.
+    whether somebody cancelled the flow run; a process that is merely shut down looks the same from inside. ``watch``
+    shows in the flow run what the call does.
     """
 
     run_id: str | None = None
     request_id: str | None = None
     again: bool = False
     cancelling: Callable[[], Awaitable[bool]] | None = None
+    watch: Watch | None = None
 
 
 ALONE = Surroundings()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from agent_nodes.attachments import fetched
+from agent_nodes.errors import InputValidationError
 from agent_nodes.nodes.dispatch import AgentNode, Surroundings
 from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.submission import AgentOutputPayload, FileStore
@@ -22,6 +23,11 @@ def parse_input(raw: RawInput | None = None, *, prompt: str | None = None) -> Ag
     if isinstance(raw, AgentOutputPayload):
         if raw.err_code:
             return AgentInput.model_construct(err_code=raw.err_code, err_message=raw.err_message)
+        if raw.status == "skipped":
+            raise InputValidationError(
+                f"input: the agent before was skipped and said nothing ({raw.err_message}); look at its status first",
+                field="status",
+            )
         raw = raw.text
     if isinstance(raw, AgentInput):
         given = {name: getattr(raw, name) for name in raw.model_fields_set}

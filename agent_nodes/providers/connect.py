@@ -98,6 +98,10 @@ class WireProvider:
                 yield [Failed(error)]
                 return
 
+    def secrets(self) -> Sequence[str]:
+        """What no text that is shown may hold."""
+        return self._wire.secrets()
+
     def _send(self, body: bytes, entry: ModelEntry) -> AsyncGenerator[list[ModelEvent], None]:
         return stream_response(
             self._wire,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -456,3 +457,22 @@ async def test_what_a_tool_puts_out_after_its_end_goes_nowhere():
         late[0].update("too late")
         assert [event for event in outcome.of("tool") if event.phase == "update"] == []
         assert agent.harness.engine.line.seq == (await agent.harness.engine.line.read(lambda tx: tx.seq))
+
+
+async def test_tools_run_in_the_context_of_who_runs_the_turn_in_every_round(monkeypatch, tmp_path):
+    monkeypatch.setattr("agent_nodes.store.line.IN_PLACE_SECONDS", 0.0)  # commits are told from another thread
+    here: ContextVar[str] = ContextVar("here", default="nowhere")
+    seen: list[str] = []
+
+    async def look(arguments: dict[str, Any], context: Any) -> str:
+        seen.append(here.get())
+        here.set("changed by a tool")
+        return "ok"
+
+    tools = [tool("look", look), tool("look_later", look, execution="sequential")]
+    scripts = ("call: look\ncall: look_later\ncall: look_later", "call: look", "text: done")
+    async with scripted(*scripts, *scripts, database_path=tmp_path / "s.db", extra_tools=tools) as agent:
+        for place in ("first", "second"):
+            here.set(place)
+            await take(agent.run("go"))
+    assert seen == ["first"] * 4 + ["second"] * 4

@@ -171,7 +171,7 @@ async def test_a_busy_session_is_refused_with_its_owners_pid(fake: FakeServer, m
     path = session_file("default", "c", "agent", home)
     async with create_agent(database_path=path, **model):
         with pytest.raises(SessionBusy, match=str(os.getpid())) as caught:
-            await create_agent_node(conversation_id="c", **model)("hi")
+            await create_agent_node(conversation_id="c", on_busy="refuse", **model)("hi")
     assert caught.value.pid == os.getpid()
     assert fake.requests == []
 
@@ -204,7 +204,9 @@ async def test_the_plain_function_does_the_same(fake: FakeServer, model: Options
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"on_busy": "wait"}, "on_busy"),
+        ({"on_busy": "queue"}, "on_busy"),
+        ({"busy_timeout": 0}, "busy_timeout"),
+        ({"busy_timeout": "long"}, "busy_timeout"),
         ({"wait": "pause"}, "wait"),
         ({"create_tools": list}, "create_tools"),
         ({"plan": True}, "plan"),

@@ -46,6 +46,13 @@ def test_what_an_agent_said_is_the_next_ones_prompt_and_its_failure_is_passed_on
     assert parse_input(failed) == AgentInput(err_code=1, err_message="too long")
 
 
+@pytest.mark.feature("P03")
+def test_an_agent_that_was_skipped_gives_no_prompt() -> None:
+    with pytest.raises(InputValidationError, match="skipped and said nothing") as caught:
+        parse_input(AgentOutputPayload(status="skipped", err_message="process 7 has it"))
+    assert caught.value.field == "status"
+
+
 async def test_the_node_takes_one_value_or_fields() -> None:
     node = create_input_node(prompt="the daily one")
     assert await node("hi") == await node(prompt="hi") == await node.fn({"prompt": "hi"}) == AgentInput(prompt="hi")

@@ -17,6 +17,7 @@ from agent_nodes.nodes.busy import BUSY_TIMEOUT, BusyRule, OnBusy, busy_rule, op
 from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings, TaskOptions
 from agent_nodes.nodes.scope import Scope, current_scope
 from agent_nodes.options import AgentInput, agent_input
+from agent_nodes.providers.redaction import redact, seal
 from agent_nodes.runtime import AgentRun, AgentRuntime, open_agent
 from agent_nodes.runtime_options import AgentOptionsDict, Options, agent_options
 from agent_nodes.store import reads
@@ -172,23 +173,28 @@ async def _run(spec: _Spec, value: AgentInput | dict[str, Any] | str, around: Su
     try:
         payload = await call.payload()
     except BaseException as error:
+        seal(error, call.secrets)
         if watch is not None:
             watch.breaks_off(error, call.secrets)
         raise
+    payload.err_message = redact(payload.err_message, call.secrets)
     if watch is not None:
-        watch.ends(payload, call.secrets)
+        watch.ends(payload, call.secrets, replayed=call.replayed)
     if call.error is not None:
+        seal(call.error, call.secrets)
         raise call.error
     return payload
 
 
 class _Call:
-    """One call of an agent node. ``error`` is what it raises besides its payload, ``secrets`` the keys it used."""
+    """One call of an agent node. ``error`` is what it raises besides its payload, ``secrets`` the keys it used;
+    ``replayed``: the turn had ended before."""
 
     def __init__(
         self, spec: _Spec, given: AgentInput, session: SessionRef | None, around: Surroundings, scope: Scope | None
     ) -> None:
         self.error: BaseException | None = None
+        self.replayed = False
         self.secrets: Sequence[str] = [spec.options.api_key] if spec.options.api_key else []
         self._given = given
         self._session = session
@@ -245,6 +251,7 @@ class _Call:
             return await finish(self._without_answer(agent, run, ExecutionAborted(CANCELLED)))
         finally:
             self.secrets = agent.secrets()
+            self.replayed = run.result is not None and run.result.replayed
 
     async def _answer(self, run: AgentRun) -> AgentOutputPayload:
         watch = self._around.watch

@@ -21,15 +21,16 @@ class Watch(Protocol):
         ...
 
     def runs(self, model: str) -> None:
-        """The session is open and the turn goes to the model of that name."""
+        """The session is open; the turn's model is the one of that name, unless its input named another."""
         ...
 
     def event(self, event: AgentStreamEvent) -> None: ...
 
     def usage(self, report: UsageReport) -> None: ...
 
-    def ends(self, payload: AgentOutputPayload, secrets: Sequence[str]) -> None:
-        """``secrets`` are the keys that were used; they belong into nothing that is shown."""
+    def ends(self, payload: AgentOutputPayload, secrets: Sequence[str], *, replayed: bool) -> None:
+        """``secrets`` are the keys that were used; they belong into nothing that is shown. ``replayed``: the turn had
+        ended before, and this is what was stored of it."""
         ...
 
     def breaks_off(self, error: BaseException, secrets: Sequence[str]) -> None:

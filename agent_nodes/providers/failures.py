@@ -20,10 +20,10 @@ from agent_nodes.errors import InputValidationError
 from agent_nodes.messages import JsonValue
 from agent_nodes.providers.base import Failure, FailureKind
 from agent_nodes.providers.error_report import ErrorReport, one_line, report_of_body, report_of_json
+from agent_nodes.providers.redaction import redact
 
 MESSAGE_LIMIT = 1000
 _FAR = 1e12  # seconds; as far away as dates get
-_SHORTEST_SECRET = 4  # anything shorter hides nothing and would blot out half a text
 
 # Codes that settle the matter, most telling first: a service may send a fine code inside a coarse type.
 _DECISIVE: tuple[tuple[FailureKind, frozenset[str]], ...] = (
@@ -217,18 +217,6 @@ def transport_failure(error: Exception, origin: str) -> Failure:
         case _:
             text = f"The connection to {origin} broke off{reason}."
     return dropped(text)
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """``text`` with ``***`` for every secret, also where it is quoted or lost its outer blanks."""
-    forms: set[str] = set()
-    for secret in secrets:
-        bare = secret.strip()
-        forms |= {secret, bare, repr(bare)[1:-1]}
-    for form in sorted(forms, key=len, reverse=True):
-        if len(form) >= _SHORTEST_SECRET:
-            text = text.replace(form, "***")
-    return text
 
 
 def sealed(failure: Failure, secrets: Iterable[str]) -> Failure:

@@ -70,6 +70,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
         refresh_global_settings_context()  # in case somebody had imported it before
         yield url
+        drain()
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -80,6 +81,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         log.close()
         os.environ.clear()
         os.environ.update(before)
+
+
+def drain() -> None:
+    """What this process still has to tell the server is told, and the connections for that are closed."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    from agent_nodes.nodes.prefect.background import background
+
+    background().drain()
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=10)
 
 
 def wait_healthy(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

@@ -15,6 +15,7 @@ from prefect.context import FlowRunContext, TaskRunContext
 
 from agent_nodes.nodes.dispatch import Surroundings
 from agent_nodes.nodes.prefect.cancel import run_is_cancelling
+from agent_nodes.nodes.prefect.publish import TurnPublisher
 
 _counting = threading.Lock()
 
@@ -68,6 +69,7 @@ def surroundings(node: str, place: Place | None) -> Surroundings:
         f"{run_id}:{node}:{place.ordinal}",
         again or flow.flow_run.run_count > 1,
         partial(run_is_cancelling, run_id),
+        TurnPublisher(node),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prefect import Flow
 
+from agent_nodes.errors import turn_error
 from conversation.declarations import MESSAGE, ConversationParamDeclaration
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _TYPES: Mapping[str, Any] = {
 
 
 def project_flow(executor: ConversationExecutorDefinition) -> ProjectFlow:
-    """A flow whose parameters are the message and the project's; it returns the answer's text."""
+    """A flow whose parameters are the message and the project's; it returns the answer's text, and fails where there is
+    none."""
     from conversation.executor import RunContext
 
     async def run(**values: Any) -> str:
@@ -36,6 +38,8 @@ def project_flow(executor: ConversationExecutorDefinition) -> ProjectFlow:
         run_id = "" if around is None or around.flow_run is None else str(around.flow_run.id)
         conversation_id = values.pop("conversation_id") or ""
         report = await executor.run(values, RunContext(run_id=run_id, conversation_id=conversation_id))
+        if report.answer.err_code:
+            raise turn_error(report.answer.reason or "", report.answer.err_message)
         return report.answer.text
 
     signature = inspect.Signature(

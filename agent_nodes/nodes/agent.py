@@ -14,7 +14,7 @@ from agent_nodes.engine.inbox import turn_of
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, SessionBusy, TurnFailed
 from agent_nodes.host import AgentHost, both_hosts, host_of
 from agent_nodes.nodes.busy import BUSY_TIMEOUT, BusyRule, OnBusy, busy_rule, opened_in_turn
-from agent_nodes.nodes.dispatch import ALONE, AgentNode, Surroundings, TaskOptions
+from agent_nodes.nodes.dispatch import ALONE, AgentNode, NodeFacts, Surroundings, TaskOptions
 from agent_nodes.nodes.scope import Scope, current_scope
 from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.providers.redaction import redact, seal
@@ -25,6 +25,7 @@ from agent_nodes.store.line import Tx
 from agent_nodes.store.locate import session_file
 from agent_nodes.store.records import Turn
 from agent_nodes.submission import AgentOutputPayload, AgentTurnStatus, SessionRef
+from agent_nodes.tools.policy import BUILTIN_NAMES, SESSION_NAMES
 
 SessionKey: TypeAlias = str | Callable[[AgentInput], str]
 
@@ -40,6 +41,7 @@ CANCELLED = "The flow run was cancelled."
 class _Spec:
     """What an agent node is made of, checked when it is made."""
 
+    name: str
     options: Options
     host: AgentHost
     project: str | None
@@ -57,8 +59,16 @@ class _Spec:
         project = self.project or (scope and scope.project) or PROJECT
         return SessionRef(project, conversation_id or SYSTEM_CLOCK.new_id(), key)
 
+    @property
+    def facts(self) -> NodeFacts:
+        key = None if callable(self.session_key) else (self.project, self.conversation_id, self.session_key)
+        tools = frozenset(tool.name for tool in self.options.extra_tools)
+        return NodeFacts("agent", tools, key, _has_model(self.options))
+
     def raises(self, around: Surroundings) -> bool:
-        return around.run_id is not None if self.raise_on_failure is None else self.raise_on_failure
+        """In a graph an error is a value that passes by what follows."""
+        in_flow = around.run_id is not None and current_scope() is None
+        return in_flow if self.raise_on_failure is None else self.raise_on_failure
 
 
 async def run_agent(
@@ -87,7 +97,7 @@ async def run_agent(
     turn was not made, or can be gone on with by the same ``request_id``.
     """
     options, busy = _options(create_agent_options), busy_rule(on_busy, busy_timeout)
-    spec = _Spec(options, host_of(host), project, conversation_id, session_key, busy, raise_on_failure)
+    spec = _Spec("agent", options, host_of(host), project, conversation_id, session_key, busy, raise_on_failure)
     return await _run(spec, given, ALONE)
 
 
@@ -125,12 +135,12 @@ def create_agent_node(
             field="session_key",
         )
     options, busy = _options(create_agent_options), busy_rule(on_busy, busy_timeout)
-    spec = _Spec(options, host_of(host), project, conversation_id, key, busy, raise_on_failure)
+    spec = _Spec(name, options, host_of(host), project, conversation_id, key, busy, raise_on_failure)
 
     async def body(given: AgentInput | dict[str, Any] | str, around: Surroundings) -> AgentOutputPayload:
         return await _run(spec, given, around)
 
-    return AgentNode(name, body)
+    return AgentNode(name, body, facts=spec.facts)
 
 
 def _options(given: AgentOptionsDict) -> Options:
@@ -199,10 +209,15 @@ class _Call:
         self._given = given
         self._session = session
         self._around = around
+        self._scope = scope
         self._busy = spec.busy
+        if scope is not None and scope.on_busy is not None:
+            self._busy = replace(spec.busy, on_busy=scope.on_busy)
         self._raises = spec.raises(around)
         self._options = _opening(spec.options, given, scope)
-        host = spec.host if scope is None else both_hosts(spec.host, host_of(scope.host))
+        host = spec.host
+        if scope is not None and scope.host is not None:
+            host = both_hosts(host, host_of(scope.host(spec.name)))
         watch = around.watch
         self._host = host if watch is None else both_hosts(host, AgentHost(report_usage=watch.usage))
 
@@ -232,8 +247,10 @@ class _Call:
         )
 
     async def _turn(self, agent: AgentRuntime) -> AgentOutputPayload:
-        given, around = self._given, self._around
-        if around.again and given.request_id is not None and _to_reopen(await _stored(agent, given.request_id)):
+        given, around, scope = self._given, self._around, self._scope
+        if scope is not None and scope.on_session is not None:
+            scope.on_session(agent.session_id)
+        if given.request_id is not None and await _reopens(agent, given.request_id, around, scope):
             given = given.model_copy(update={"reopen": True})
         run = agent.run(given, self._host)
         if around.watch is not None:
@@ -300,15 +317,34 @@ async def _opened_alone(options: Options) -> AsyncGenerator[AgentRuntime]:
         yield agent
 
 
+def _has_model(options: Options) -> bool:
+    return bool(options.provider) or options.client is not None or options.resolved_model is not None
+
+
 def _opening(options: Options, given: AgentInput, scope: Scope | None) -> Options:
-    """The options to open with: an agent without a model of its own has that of its input, and one without a registry
-    that of the run."""
-    if options.models is None and scope is not None:
-        options = replace(options, models=scope.models)
-    if options.provider or options.client is not None or options.resolved_model is not None:
+    """The options to open with: an agent without a model of its own has that of its input, and what it does not declare
+    itself the run around it does."""
+    if scope is not None:
+        options = _in_scope(options, scope)
+    if _has_model(options):
         return options
     names = ("provider", "model", "base_url", "api_kind")
-    return replace(options, **{name: getattr(given, name) for name in names if getattr(given, name) is not None})
+    found = {name: getattr(given, name) for name in names if getattr(given, name)}
+    # Never a guess that sends a key to an address it is not for.
+    if scope is not None and scope.provider is not None and not found.keys() & {"provider", "base_url"}:
+        found["provider"] = scope.provider
+    return replace(options, **found)
+
+
+def _in_scope(options: Options, scope: Scope) -> Options:
+    if scope.models is not None:
+        models = scope.models if options.models is None else scope.models.joined(options.models)
+        options = replace(options, models=models)
+    if scope.tools is not None and options.tool_definitions is None:
+        # Each of several agents has tools that the others do not know.
+        known = {*BUILTIN_NAMES, *SESSION_NAMES, *(tool.name for tool in options.extra_tools)}
+        options = replace(options, tool_definitions=tuple(tool for tool in scope.tools if tool.name in known))
+    return options
 
 
 async def _stored(agent: AgentRuntime, request_id: str) -> Turn | None:
@@ -319,12 +355,16 @@ async def _stored(agent: AgentRuntime, request_id: str) -> Turn | None:
     return await agent.harness.engine.line.read(read)
 
 
-def _to_reopen(turn: Turn | None) -> bool:
-    """Whether a repeated run lets this turn go on: it failed, or was stopped only because its flow run was cancelled
-    (somebody has started that again). What a person stopped stays stopped."""
+async def _reopens(agent: AgentRuntime, request_id: str, around: Surroundings, scope: Scope | None) -> bool:
+    """Whether a repeated run lets its turn go on: it failed, or was stopped only because its flow run was cancelled
+    (somebody has started that again). What a person stopped goes on only where the run says so."""
+    asked = scope is not None and scope.reopen
+    if not asked and not around.again:
+        return False
+    turn = await _stored(agent, request_id)
     if turn is None or turn.status != "unanswered":
         return False
-    return turn.reason != "aborted" or turn.detail == CANCELLED
+    return asked or turn.reason != "aborted" or turn.detail == CANCELLED
 
 
 async def _stop_if_cancelled(agent: AgentRuntime, request_id: str, around: Surroundings) -> bool:

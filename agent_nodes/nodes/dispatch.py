@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agent_nodes.errors import AgentNotReady, InputValidationError
 from agent_nodes.nodes.watch import Watch
@@ -40,6 +40,25 @@ ALONE = Surroundings()
 Body: TypeAlias = Callable[[In, Surroundings], Coroutine[Any, Any, Out]]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What whoever builds a graph may know of a node before it runs.
+
+    Of an agent: ``tools`` are the names of its own tools, None where they are known only later; ``session`` are project
+    and conversation (None: those of the run) and key of its session, None where that depends on the input;
+    ``has_model`` says that it names a model itself. Of an output node: ``output_item_id`` as it was given.
+    """
+
+    kind: Literal["function", "input", "agent", "output"] = "function"
+    tools: frozenset[str] | None = frozenset()
+    session: tuple[str | None, str | None, str] | None = None
+    has_model: bool = True
+    output_item_id: str | None = None
+
+
+FUNCTION = NodeFacts()
+
+
 class TaskOptions(TypedDict, total=False):
     """What :meth:`AgentNode.with_options` takes; each as in Prefect's own ``Task.with_options``."""
 
@@ -65,10 +84,13 @@ class AgentNode(Generic[In, Out]):
     ``create_input_node``, ``create_agent_node`` and ``create_output_node``.
     """
 
-    def __init__(self, name: str, body: Body[In, Out], options: TaskOptions | None = None) -> None:
+    def __init__(
+        self, name: str, body: Body[In, Out], options: TaskOptions | None = None, facts: NodeFacts = FUNCTION
+    ) -> None:
         if not name.strip():
             raise InputValidationError("node name: must not be empty", field="name")
         self.name = name
+        self.facts = facts
         self._body = body
         self._options: TaskOptions = options or {}
         self._task: NodeTask[Out] | None = None
@@ -129,7 +151,7 @@ class AgentNode(Generic[In, Out]):
             if name not in TaskOptions.__annotations__:
                 known = ", ".join(TaskOptions.__annotations__)
                 raise InputValidationError(f"with_options: {name}: not an option of a node; known: {known}", field=name)
-        return AgentNode(self.name, self._body, {**self._options, **options})
+        return AgentNode(self.name, self._body, {**self._options, **options}, self.facts)
 
     def _value(self, given: In | None, fields: dict[str, Any]) -> Any:
         if given is not None and fields:

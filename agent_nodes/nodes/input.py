@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from agent_nodes.attachments import fetched
 from agent_nodes.errors import InputValidationError
-from agent_nodes.nodes.dispatch import AgentNode, Surroundings
+from agent_nodes.nodes.dispatch import AgentNode, NodeFacts, Surroundings
 from agent_nodes.options import AgentInput, agent_input
 from agent_nodes.submission import AgentOutputPayload, FileStore
 
@@ -53,4 +53,4 @@ def create_input_node(
         files = await fetched(given.image_files, file_store)
         return given.model_copy(update={"images": (*given.images, *files), "image_files": ()})
 
-    return AgentNode(name, body)
+    return AgentNode(name, body, facts=NodeFacts("input"))

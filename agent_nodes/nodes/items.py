@@ -28,26 +28,37 @@ from agent_nodes.store.records import Turn
 class TurnRows:
     """A stored turn as hosts show it: what was asked, and the rows of what came of it."""
 
+    turn: Turn
     prompt: str = ""
     images: int = 0
     items: tuple[JsonObject, ...] = ()
 
     @property
     def text(self) -> str:
-        """What the turn said, the parts before and after other rows in paragraphs of their own."""
-        return "\n\n".join(row["content"]["text"] for row in self.items if row["part_type"] == "text")
+        """What the turn said, the parts before and after a round of tools in paragraphs of their own."""
+        said, gap = "", False
+        for row in self.items:
+            if row["part_type"] == "text":
+                said += ("\n\n" if gap and said else "") + row["content"]["text"]
+            gap = row["part_type"] == "tool" or (gap and row["part_type"] != "text")
+        return said
 
 
-def read_turn(path: Path, request_id: str) -> TurnRows:
-    """The turn that ``request_id`` began in the session at ``path``; empty when it holds no such turn.
+def read_turns(path: Path, request_id: str, after: int | None = None) -> list[TurnRows]:
+    """The turn that ``request_id`` began in the session at ``path``, the last of the list; empty when it holds no such
+    turn. ``after``: in front of it those of its line that have ended and are newer than that turn.
 
     Reads beside a live owner and writes nothing. Raises ``SessionFileError`` or ``StorageError``.
     """
 
-    def read(tx: Tx) -> TurnRows:
+    def read(tx: Tx) -> list[TurnRows]:
         receipt = reads.receipt(tx, request_id)
         turn = None if receipt is None else turn_of(tx, receipt)
-        return TurnRows() if turn is None else turn_rows(stored_turn(tx, turn))
+        if turn is None:
+            return []
+        earlier = [] if after is None else reads.turns_between(tx, turn.target_id, after, turn.id)
+        wanted = [*(one for one in earlier if one.status != "running"), turn]
+        return [turn_rows(stored_turn(tx, one)) for one in wanted]
 
     return read_beside(path, read)
 
@@ -61,7 +72,7 @@ def turn_rows(stored: StoredTurn) -> TurnRows:
     ]
     prompt = "".join(block.text for block in asked if isinstance(block, TextBlock))
     images = sum(isinstance(block, ImageBlock) for block in asked)
-    return TurnRows(prompt, images, tuple(turn_items(stored)))
+    return TurnRows(stored.turn, prompt, images, tuple(turn_items(stored)))
 
 
 def turn_items(stored: StoredTurn) -> list[JsonObject]:

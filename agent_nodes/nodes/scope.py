@@ -6,24 +6,48 @@ parameter of a task.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from agent_nodes.providers.registry import ModelRegistry
+    from agent_nodes.tools.policy import ToolPermissionDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person said to the whole graph, which its agents may get in other words; ``images`` is how many came
+    along."""
+
+    prompt: str
+    images: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``request_id`` names the run: each node of a graph runs once in it. ``host`` hears what happens, besides the
-    host that a node has of its own."""
+    """``request_id`` names the run: each node of a graph runs once in it. ``reopen`` lets what failed or was stopped in
+    it go on. ``host``, called with an agent's name, is who hears what it does, besides a host of its own.
+    ``on_session`` hears the id of each session that is opened. ``on_busy`` stands in place of what the agents do while
+    somebody else has their session.
+
+    For agents that have none of their own: ``models``, a registry beside their own; ``provider``, who answers where
+    nothing names one; ``tools``, which are declared.
+    """
 
     project: str
     conversation_id: str
     request_id: str
-    host: Any = None
-    models: Any = None
-    """A registry of models for agents that have none of their own."""
+    reopen: bool = False
+    asked: Asked | None = None
+    host: Callable[[str], Any] | None = None
+    on_session: Callable[[str], object] | None = None
+    on_busy: Literal["wait", "skip", "refuse"] | None = None
+    models: ModelRegistry | None = None
+    provider: str | None = None
+    tools: Sequence[ToolPermissionDefinition] | None = None
 
 
 _current: ContextVar[Scope | None] = ContextVar("agent_nodes_scope", default=None)

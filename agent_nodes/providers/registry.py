@@ -46,6 +46,13 @@ class ModelRegistry:
         same = known is not None and known.base_url.rstrip("/") in (entry.base_url, f"{entry.base_url}/v1")
         return self._keys.get((entry.provider, entry.model)) if same else None
 
+    def joined(self, other: ModelRegistry) -> ModelRegistry:
+        """The entries of both with their keys; of two with the same names this one's."""
+        out = ModelRegistry()
+        out._entries = other._entries | self._entries
+        out._keys = {name: key for name, key in other._keys.items() if name not in self._entries} | self._keys
+        return out
+
     def __iter__(self) -> Iterator[ModelEntry]:
         """In the order in which they were registered first."""
         return iter(list(self._entries.values()))

@@ -194,7 +194,8 @@ def _holds(pid: int, owner: Path) -> bool:
         return True
     try:
         # The number may have gone to another process.
-        return any(os.path.realpath(entry.path) == str(owner) for entry in os.scandir(f"/proc/{pid}/fd"))
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return any(os.path.realpath(entry.path) == str(owner) for entry in entries)
     except OSError:
         return True
 

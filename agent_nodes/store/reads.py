@@ -58,6 +58,12 @@ def turn(tx: Tx, turn_id: int) -> Turn:
     return turn_of(tx.rows(_sql.TURN, id=turn_id)[0])
 
 
+def turns_between(tx: Tx, target_id: int, after: int, before: int) -> list[Turn]:
+    """The target's turns behind ``after`` and before ``before``, oldest first."""
+    turns = map(turn_of, tx.rows(_sql.TURNS, after=after))
+    return [turn for turn in turns if turn.target_id == target_id and turn.id < before]
+
+
 def receipt(tx: Tx, request_id: str) -> Receipt | None:
     for kind, digest, result in tx.rows(_sql.RECEIPT, request_id=request_id):
         return Receipt(kind, digest, decode(result) if result else None)

@@ -26,7 +26,7 @@ from agent_nodes.errors import AgentError, SessionBusy
 from agent_nodes.events import AgentStreamEvent, RetryEvent, TextDelta, ThinkingDelta, ToolEvent
 from agent_nodes.host import UsageReport
 from agent_nodes.messages import JsonObject
-from agent_nodes.nodes.items import TurnRows, read_turn
+from agent_nodes.nodes.items import read_turns
 from agent_nodes.nodes.prefect.background import Api, Background, background
 from agent_nodes.nodes.prefect.pages import (
     artifact_key,
@@ -278,9 +278,10 @@ class TurnPublisher:
             api.update(self._progress.id, data=100.0, description=f"**{self._node}** {text}")
 
     def _show_transcript(self, payload: AgentOutputPayload, secrets: Sequence[str], api: Api) -> None:
-        rows = TurnRows() if self._path is None else read_turn(self._path, payload.request_id)
-        items = rows.items or ({"part_type": "text", "status": "", "content": {"text": payload.text}},)
-        text = redact(transcript(payload, rows.prompt, items), secrets)
+        found = [] if self._path is None else read_turns(self._path, payload.request_id)
+        prompt, items = (found[-1].prompt, found[-1].items) if found else ("", ())
+        items = items or ({"part_type": "text", "status": "", "content": {"text": payload.text}},)
+        text = redact(transcript(payload, prompt, items), secrets)
         self._create(api, "transcript", "markdown", text, f"What {self._node} said and did.")
 
     def _show_usage(self, api: Api) -> None:

@@ -1,5 +1,9 @@
-"""Flows that a process of its own serves: `python -m tests.prefect.served`."""
+"""Flows that a process of its own serves: `python -m tests.prefect.served NAME`, the name of their deployments."""
 
+import asyncio
+import os
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +22,6 @@ def model(base_url: str) -> dict[str, Any]:
 @flow
 async def shop(base_url: str, ledger: str, hold: str) -> str:
     """Plans in one turn, pays in the next; paying hangs for as long as the file ``hold`` exists."""
-    import asyncio
-    import os
 
     async def pay(_: dict[str, Any], context: ToolContext) -> str:
         with Path(ledger).open("a") as file:
@@ -35,10 +37,35 @@ async def shop(base_url: str, ledger: str, hold: str) -> str:
 
 
 @flow
-async def work(base_url: str, pidfile: str) -> None:
-    """Runs a command that does not end by itself."""
-    await create_agent_node(permission_policy="auto", **model(base_url))("work for long")
+async def work(base_url: str, notes: str) -> None:
+    """One turn: an answer, a command or a tool in a thread, none of which ends by itself. The tool writes ``begun``
+    into the folder ``notes``, and ``told`` once it is told to stop, and goes on all the same."""
+
+    def dawdle(_: dict[str, Any], context: ToolContext) -> str:
+        (Path(notes) / "begun").write_text(str(os.getpid()))
+        while not context.signal.is_set:
+            time.sleep(0.02)
+        (Path(notes) / "told").write_text("told")
+        while True:
+            time.sleep(60)
+
+    tool = AgentTool(name="dawdle", description="Take your time.", parameters=SCHEMA, execute=dawdle)
+    await create_agent_node(permission_policy="auto", extra_tools=[tool], **model(base_url))("work for long")
+
+
+@flow
+def review(base_url: str) -> None:
+    """A plain flow whose one turn is a submitted task: no signal reaches its thread."""
+    create_agent_node(**model(base_url)).submit("review it").result()
+
+
+@flow
+async def tick(base_url: str, ledger: str) -> None:
+    """For a schedule: every run has the same session, and one that finds it taken leaves its turn out."""
+    payload = await create_agent_node(conversation_id="ticks", on_busy="skip", **model(base_url))("what is new?")
+    with Path(ledger).open("a") as file:
+        file.write(f"{payload.status} {payload.err_message}\n")
 
 
 if __name__ == "__main__":
-    serve(*[each.to_deployment("served") for each in (shop, work)])  # type: ignore[arg-type]
+    serve(*[each.to_deployment(sys.argv[1]) for each in (shop, work, review, tick)], limit=2)  # type: ignore[arg-type]

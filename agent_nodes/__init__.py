@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from agent_nodes.nodes.input import parse_input as parse_input
     from agent_nodes.nodes.output import create_output_node as create_output_node
     from agent_nodes.nodes.output import write_output as write_output
+    from agent_nodes.nodes.prefect.blocks import ModelConnection as ModelConnection
     from agent_nodes.options import AgentInput as AgentInput
     from agent_nodes.options import AgentOptions as AgentOptions
     from agent_nodes.providers.base import ModelCost as ModelCost
@@ -116,6 +117,7 @@ _HOME = {
     "ExecutionAborted": "errors",
     "ImageBlock": "messages",
     "InputValidationError": "errors",
+    "ModelConnection": "nodes.prefect.blocks",
     "ModelCost": "providers.base",
     "ModelEntry": "providers.base",
     "ModelRegistry": "providers.registry",
@@ -164,6 +166,7 @@ __all__ = [
     "ExecutionAborted",
     "ImageBlock",
     "InputValidationError",
+    "ModelConnection",
     "ModelCost",
     "ModelEntry",
     "ModelRegistry",

@@ -14,6 +14,7 @@ from agent_nodes.engine.inbox import turn_of
 from agent_nodes.errors import AgentError, ExecutionAborted, InputValidationError, SessionBusy, TurnFailed
 from agent_nodes.host import AgentHost, both_hosts, host_of
 from agent_nodes.nodes.busy import BUSY_TIMEOUT, BusyRule, OnBusy, busy_rule, opened_in_turn
+from agent_nodes.nodes.connection import Connection, check_connection, connected
 from agent_nodes.nodes.dispatch import ALONE, AgentNode, NodeFacts, Surroundings, TaskOptions
 from agent_nodes.nodes.scope import Scope, current_scope
 from agent_nodes.options import AgentInput, agent_input
@@ -49,6 +50,7 @@ class _Spec:
     session_key: SessionKey
     busy: BusyRule
     raise_on_failure: bool | None
+    connection: str | Connection | None = None
 
     def session(self, given: AgentInput, around: Surroundings) -> SessionRef:
         key = self.session_key(given) if callable(self.session_key) else self.session_key
@@ -112,6 +114,7 @@ def create_agent_node(
     project: str | None = None,
     conversation_id: str | None = None,
     raise_on_failure: bool | None = None,
+    connection: Any = None,
     **create_agent_options: Unpack[AgentOptionsDict],
 ) -> AgentNode[AgentInput | dict[str, Any] | str, AgentOutputPayload]:
     """A node that runs one turn a call; see :func:`run_agent` for what it returns and raises.
@@ -121,7 +124,8 @@ def create_agent_node(
     a new one each time. Inside a flow run the ``request_id`` is made of the flow run's id, the node and the number of
     the call, so that a retry, a run started again after a crash and a second process meet the same turn; concurrent
     branches give one themselves. ``raise_on_failure`` is on inside a flow run, where the next try of the task or the
-    flow takes up the failed turn, and off elsewhere. ``host``'s hooks are called in whichever thread the node runs.
+    flow takes up the failed turn, and off elsewhere. ``connection`` is a ``ModelConnection`` block, or the name of one,
+    which is then read when the node runs in a flow. ``host``'s hooks are called in whichever thread the node runs.
     """
     if wait != "return":
         raise InputValidationError(f"create_agent_node: wait: {wait!r} is not available; use 'return'", field="wait")
@@ -134,8 +138,9 @@ def create_agent_node(
             "create_agent_node: session_key: must be a text that is not empty, or a function of the input",
             field="session_key",
         )
+    connection = check_connection(connection, create_agent_options)
     options, busy = _options(create_agent_options), busy_rule(on_busy, busy_timeout)
-    spec = _Spec(name, options, host_of(host), project, conversation_id, key, busy, raise_on_failure)
+    spec = _Spec(name, options, host_of(host), project, conversation_id, key, busy, raise_on_failure, connection)
 
     async def body(given: AgentInput | dict[str, Any] | str, around: Surroundings) -> AgentOutputPayload:
         return await _run(spec, given, around)
@@ -213,6 +218,7 @@ class _Call:
         self._busy = spec.busy
         if scope is not None and scope.on_busy is not None:
             self._busy = replace(spec.busy, on_busy=scope.on_busy)
+        self._connection = spec.connection
         self._raises = spec.raises(around)
         self._options = _opening(spec.options, given, scope)
         host = spec.host
@@ -222,6 +228,7 @@ class _Call:
         self._host = host if watch is None else both_hosts(host, AgentHost(report_usage=watch.usage))
 
     async def payload(self) -> AgentOutputPayload:
+        await self._connect()
         try:
             async with self._opened() as agent:
                 return await self._turn(agent)
@@ -231,6 +238,22 @@ class _Call:
             return self._ended("skipped", error.code, 0, error.message)
         except ExecutionAborted as error:  # while it waited for its session
             return self._ended("aborted", "aborted", ABORTED, error.message)
+
+    async def _connect(self) -> None:
+        """Take the model from the connection, which may have to be read first."""
+        connection = self._connection
+        if isinstance(connection, str):
+            if self._around.connection is None:
+                raise InputValidationError(
+                    f"connection: {connection!r} is the name of a block, which is read inside a flow run; elsewhere "
+                    "give the block itself, or provider and api_key",
+                    field="connection",
+                )
+            connection = await self._around.connection(connection)
+        if connection is not None:
+            key = connection.key()
+            self.secrets = [key] if key else []
+            self._options = connected(self._options, connection)
 
     def _opened(self) -> AbstractAsyncContextManager[AgentRuntime]:
         session, options, watch = self._session, self._options, self._around.watch

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from agent_nodes.errors import AgentNotReady, InputValidationError
+from agent_nodes.nodes.connection import Connection
 from agent_nodes.nodes.watch import Watch
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Surroundings:
     ``run_id`` names the flow run, ``request_id`` this call within it, the same however often the run is repeated;
     ``again`` says that this is such a repetition. ``cancelling`` finds out, when the call's asyncio task is cancelled,
     whether somebody cancelled the flow run; a process that is merely shut down looks the same from inside. ``watch``
-    shows in the flow run what the call does.
+    shows in the flow run what the call does, ``connection`` finds a model that is kept by name.
     """
 
     run_id: str | None = None
@@ -33,6 +34,7 @@ class Surroundings:
     again: bool = False
     cancelling: Callable[[], Awaitable[bool]] | None = None
     watch: Watch | None = None
+    connection: Callable[[str], Awaitable[Connection]] | None = None
 
 
 ALONE = Surroundings()

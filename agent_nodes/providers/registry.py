@@ -37,6 +37,12 @@ class ModelRegistry:
         if api_key:
             self._keys[name] = api_key
 
+    def copy(self) -> ModelRegistry:
+        """Another one with the same entries and keys."""
+        made = ModelRegistry()
+        made._entries, made._keys = dict(self._entries), dict(self._keys)
+        return made
+
     def get(self, provider: str, model: str) -> ModelEntry | None:
         return self._entries.get((provider, model))
 

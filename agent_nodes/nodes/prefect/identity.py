@@ -14,6 +14,7 @@ from functools import partial
 from prefect.context import FlowRunContext, TaskRunContext
 
 from agent_nodes.nodes.dispatch import Surroundings
+from agent_nodes.nodes.prefect.blocks import load_connection
 from agent_nodes.nodes.prefect.cancel import run_is_cancelling
 from agent_nodes.nodes.prefect.publish import TurnPublisher
 
@@ -62,7 +63,7 @@ def surroundings(node: str, place: Place | None) -> Surroundings:
     if flow is None or flow.flow_run is None:
         # A task of its own, run by a task worker.
         run_id = None if task is None else str(task.task_run.id)
-        return Surroundings(run_id, f"{run_id}:{node}:{place.ordinal}", again)
+        return Surroundings(run_id, f"{run_id}:{node}:{place.ordinal}", again, connection=load_connection)
     run_id = str(flow.flow_run.id)
     return Surroundings(
         run_id,
@@ -70,6 +71,7 @@ def surroundings(node: str, place: Place | None) -> Surroundings:
         again or flow.flow_run.run_count > 1,
         partial(run_is_cancelling, run_id),
         TurnPublisher(node),
+        load_connection,
     )
 
 

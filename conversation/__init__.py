@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from conversation.host import list_sessions as list_sessions
     from conversation.host import read_session as read_session
     from conversation.params import ProjectArgs as ProjectArgs
+    from conversation.structure import Problem as Problem
+    from conversation.structure import ProjectStructure as ProjectStructure
+    from conversation.structure import check_structure as check_structure
+    from conversation.structure import read_structure as read_structure
     from conversation.workflow import Workflow as Workflow
 
 _HOME = {
@@ -34,12 +38,15 @@ _HOME = {
     "ConversationHost": "host",
     "ConversationParamDeclaration": "declarations",
     "ConversationRun": "host",
+    "Problem": "structure",
     "ProjectArgs": "params",
+    "ProjectStructure": "structure",
     "RunContext": "executor",
     "RunReport": "executor",
     "TokenUsageDeclaration": "declarations",
     "ToolDeclaration": "declarations",
     "Workflow": "workflow",
+    "check_structure": "structure",
     "create_agent_conversation_project": "executor",
     "create_agent_project_input": "agent_executor",
     "create_agent_project_param_resolver": "agent_executor",
@@ -47,6 +54,7 @@ _HOME = {
     "define_executor": "executor",
     "list_sessions": "host",
     "read_session": "host",
+    "read_structure": "structure",
 }
 
 __all__ = [
@@ -55,12 +63,15 @@ __all__ = [
     "ConversationHost",
     "ConversationParamDeclaration",
     "ConversationRun",
+    "Problem",
     "ProjectArgs",
+    "ProjectStructure",
     "RunContext",
     "RunReport",
     "TokenUsageDeclaration",
     "ToolDeclaration",
     "Workflow",
+    "check_structure",
     "create_agent_conversation_project",
     "create_agent_project_input",
     "create_agent_project_param_resolver",
@@ -68,6 +79,7 @@ __all__ = [
     "define_executor",
     "list_sessions",
     "read_session",
+    "read_structure",
 ]
 
 

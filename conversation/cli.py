@@ -26,6 +26,7 @@ Agent turns over durable sessions: a turn that was cut off goes on where it was.
   sessions list        the sessions there are
   sessions show KEY    what was said in one
   models [WORD]        the models there are: windows, prices, efforts
+  structure [PATH]     what projects declare, read without running them
 
   --help, --version    COMMAND --help tells the options of a command
 
@@ -92,6 +93,12 @@ by who made them. At a terminal it is a table; else the values stand between tab
 output, US dollars per million tokens of input, output, cache read and cache write, efforts, pictures yes or no.
 """
 
+STRUCTURE = """\
+What projects declare, read from their source: no project is imported or run. A line for each project, or one for
+each thing in it that cannot be seen or does not hold: file, line, column, code, and what to do. PATH is a project.py,
+a folder with one, or a folder of such folders. Exit status 1 where anything is found.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. Nothing that goes wrong ends in a traceback, unless AGENT_NODES_DEBUG is set."""
@@ -137,8 +144,10 @@ def _run(arguments: list[str]) -> int:
             from conversation.models import models_command
 
             return models_command(given)
+        case ["structure", *rest]:
+            return _structure(rest)
         case _:
-            close = meant(arguments[0], ("ask", "chat", "sessions", "models"))
+            close = meant(arguments[0], ("ask", "chat", "sessions", "models", "structure"))
             raise InputValidationError(f"There is no command {arguments[0]!r}{close} See agent-nodes --help.")
 
 
@@ -159,6 +168,13 @@ def _sessions(arguments: list[str]) -> int:
             return 0
         case _:
             raise InputValidationError("sessions: say list or show KEY.")
+
+
+def _structure(arguments: list[str]) -> int:
+    given = _structure_parser().parse_args(arguments)
+    from conversation.check import structure_command
+
+    return structure_command(given)
 
 
 def _ask(arguments: list[str]) -> int:
@@ -297,6 +313,13 @@ def _models_parser() -> ArgumentParser:
     parser = _parser("models", MODELS)
     parser.add_argument("filter", nargs="?", default="", metavar="WORD", help="only models with this in id or name")
     parser.add_argument("--json", action="store_true", help="one line of JSON a model")
+    return parser
+
+
+def _structure_parser() -> ArgumentParser:
+    parser = _parser("structure", STRUCTURE)
+    parser.add_argument("path", nargs="?", default=".", metavar="PATH", help="a project.py, its folder, or one of such")
+    parser.add_argument("--json", action="store_true", help="one line of JSON a project")
     return parser
 
 

@@ -223,10 +223,11 @@ def param_mistake(param: ConversationParamDeclaration, value: object) -> str | N
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """``field`` is the path of what is wrong: ``params.2.flags.0``."""
+    """``field`` is the path of what is wrong: ``params.2.flags.0``; ``unknown``: there is no such field."""
 
     field: str
     text: str
+    unknown: bool = False
 
     def error(self) -> InputValidationError:
         return InputValidationError(f"{self.field}: {self.text}", field=self.field)
@@ -250,7 +251,7 @@ def _mistake(kind: type[BaseModel], loc: tuple[int | str, ...], error: str, text
         text = f"unknown field; did you mean {close[0]}?" if close else f"unknown field; known are {', '.join(known)}"
     elif error == "missing":
         text = "missing"
-    return Mistake(".".join([where, *map(str, loc)]), text)
+    return Mistake(".".join([where, *map(str, loc)]), text, error == "extra_forbidden")
 
 
 def _snake(name: str) -> str:

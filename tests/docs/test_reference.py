@@ -21,7 +21,7 @@ from agent_nodes.providers import catalog
 from agent_nodes.providers.base import ModelEntry, ThinkingStyle
 from agent_nodes.store import _sql, storage
 from agent_nodes.tools import base, policy
-from conversation import workspace
+from conversation import structure, workspace
 from tests.docs.markdown import ROOT, codes, rows
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -154,6 +154,11 @@ def texts(node: ast.expr) -> Iterator[str]:
         yield from texts(node.orelse)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
+
+
+def test_every_code_of_structure_is_listed() -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \|", (REFERENCE / "structure.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(structure.CODES)
 
 
 def test_every_point_of_a_commit_is_named() -> None:

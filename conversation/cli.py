@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ Agent turns over durable sessions: a turn that was cut off goes on where it was.
   sessions list        the sessions there are
   sessions show KEY    what was said in one
   models [WORD]        the models there are: windows, prices, efforts
+  run PROJECT          one run of a project, with flags of its own
   structure [PATH]     what projects declare, read without running them
 
   --help, --version    COMMAND --help tells the options of a command
@@ -130,25 +132,18 @@ def _run(arguments: list[str]) -> int:
 
             put(f"agent-nodes {version('prefect-agent-nodes')}")
             return 0
-        case ["ask", *rest]:
-            return _ask(rest)
-        case ["chat", *rest]:
-            given = _chat_parser().parse_args(rest)
-            from conversation.chat import chat
-
-            return chat(given)
-        case ["sessions", *rest]:
-            return _sessions(rest)
-        case ["models", *rest]:
-            given = _models_parser().parse_args(rest)
-            from conversation.models import models_command
-
-            return models_command(given)
-        case ["structure", *rest]:
-            return _structure(rest)
+        case [name, *rest] if name in _COMMANDS:
+            return _COMMANDS[name](rest)
         case _:
-            close = meant(arguments[0], ("ask", "chat", "sessions", "models", "structure"))
+            close = meant(arguments[0], tuple(_COMMANDS))
             raise InputValidationError(f"There is no command {arguments[0]!r}{close} See agent-nodes --help.")
+
+
+def _chat(arguments: list[str]) -> int:
+    given = _chat_parser().parse_args(arguments)
+    from conversation.chat import chat
+
+    return chat(given)
 
 
 def _sessions(arguments: list[str]) -> int:
@@ -170,6 +165,13 @@ def _sessions(arguments: list[str]) -> int:
             raise InputValidationError("sessions: say list or show KEY.")
 
 
+def _models(arguments: list[str]) -> int:
+    given = _models_parser().parse_args(arguments)
+    from conversation.models import models_command
+
+    return models_command(given)
+
+
 def _structure(arguments: list[str]) -> int:
     given = _structure_parser().parse_args(arguments)
     from conversation.check import structure_command
@@ -178,12 +180,35 @@ def _structure(arguments: list[str]) -> int:
 
 
 def _ask(arguments: list[str]) -> int:
-    """With ``--json`` the last line is a result also where nothing came to a session."""
-    try:
+    with _result_at_the_end(arguments):
         given = _parse(_ask_parser(), arguments)
         from conversation.ask import ask
 
         return ask(given)
+
+
+def _run_project(arguments: list[str]) -> int:
+    with _result_at_the_end(arguments):
+        from conversation.run import run_command
+
+        return run_command(arguments)
+
+
+_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
+    "ask": _ask,
+    "chat": _chat,
+    "run": _run_project,
+    "sessions": _sessions,
+    "models": _models,
+    "structure": _structure,
+}
+
+
+@contextmanager
+def _result_at_the_end(arguments: list[str]) -> Generator[None]:
+    """With ``--json`` the last line is a result also where nothing came to a session."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:

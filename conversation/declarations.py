@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from pydantic import (
@@ -61,8 +62,8 @@ def _param_name(value: str) -> str:
         raise PydanticCustomError("name", "must be a name of small letters, digits and _, such as reply_style")
     if value == MESSAGE:
         raise PydanticCustomError("name", "the message is always there and is no parameter; leave it out")
-    if value in RESERVED_NAMES:
-        raise PydanticCustomError("name", "belongs to every conversation; take another name")
+    if value in RESERVED_NAMES or iskeyword(value):
+        raise PydanticCustomError("name", "means something else already; take another name")
     return value
 
 

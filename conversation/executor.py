@@ -158,19 +158,21 @@ class ConversationExecutorDefinition:
             conversation_id=given.conversation_id or run_id,
             project=given.project or self.name,
         )
-        models = {model.id: model for model in load_models(context.folder, context.environ)}
-        parsed = replace(parse_args(self.resolved_params(context), args), models=models)
-        value = await self._input(parsed, context, known=bool(given.run_id))
-        # Of two entries for one model the chosen one's key counts.
-        chosen = models.pop(str(parsed.params.get("model")), None)
-        environ = os.environ if context.environ is None else context.environ
-        registry = registry_of([*models.values(), *([] if chosen is None else [chosen])], environ)
-        with scoped(self._scope(context, value, registry)):
+        parsed, value = await self._parsed(args, context)
+        if not given.run_id and value.prompt is None and not (value.images or value.image_files or value.err_code):
+            raise InputValidationError("message: missing; say what this run is to do", field="message")
+        value = agent_input(value.model_copy(update={"request_id": context.run_id}))
+        with scoped(self._scope(context, parsed, value)):
             outputs = await self.workflow.run(value, context.on_output)
         answer = outputs[self.workflow.output]
         self._check_answer(answer, context)
         listed = tuple(NodeOutput(node.name, outputs[node.name]) for node in self.workflow.nodes)
         return RunReport(context.run_id, context.project, context.conversation_id, answer, listed)
+
+    async def input(self, args: Sequence[str] | Mapping[str, Any], context: RunContext | None = None) -> AgentInput:
+        """The input that a run of ``args`` begins with. Raises :class:`InputValidationError` as :meth:`run` does."""
+        _, value = await self._parsed(args, context or RunContext())
+        return value
 
     @property
     def flow(self) -> ProjectFlow:
@@ -182,18 +184,20 @@ class ConversationExecutorDefinition:
             self._made["flow"] = project_flow(self)
         return self._made["flow"]
 
-    async def _input(self, parsed: ProjectArgs, context: RunContext, *, known: bool) -> AgentInput:
+    async def _parsed(
+        self, args: Sequence[str] | Mapping[str, Any], context: RunContext
+    ) -> tuple[ProjectArgs, AgentInput]:
+        models = {model.id: model for model in load_models(context.folder, context.environ)}
+        parsed = replace(parse_args(self.resolved_params(context), args), models=models)
         made = self.create_input(parsed, context)
         given = checked_input(await made if inspect.isawaitable(made) else made)
-        if not known and given.prompt is None and not (given.images or given.image_files or given.err_code):
-            raise InputValidationError("message: missing; say what this run is to do", field="message")
-        changes: dict[str, Any] = {"request_id": context.run_id}
         if context.host_input is not None and given.host_input is None:
-            changes["host_input"] = context.host_input
-        return agent_input(given.model_copy(update=changes))
+            given = given.model_copy(update={"host_input": context.host_input})
+        return parsed, given
 
-    def _scope(self, context: RunContext, given: AgentInput, models: ModelRegistry | None) -> Scope:
+    def _scope(self, context: RunContext, parsed: ProjectArgs, given: AgentInput) -> Scope:
         images = len(given.images) + len(given.image_files)
+        prompt = parsed.prompt if parsed.prompt is not None else given.prompt
 
         def host(node: str) -> Any:
             return context.host if context.hosts is None else context.hosts(node)
@@ -203,11 +207,11 @@ class ConversationExecutorDefinition:
             conversation_id=context.conversation_id,
             request_id=context.run_id,
             reopen=context.reopen,
-            asked=None if given.prompt is None and not images else Asked(given.prompt or "", images),
+            asked=None if prompt is None and not images else Asked(prompt or "", images),
             host=host,
             on_session=context.on_session,
             on_busy=context.on_busy,
-            models=models,
+            models=_registry(parsed, context),
             provider=context.provider,
             tools=self._tool_definitions(context),
         )
@@ -238,6 +242,14 @@ class ConversationExecutorDefinition:
                 f"The run did not produce the output item {wanted!r} (conversation.openai.output_item_id), in which "
                 "its host looks for the answer; give the output node the same output_item_id."
             )
+
+
+def _registry(parsed: ProjectArgs, context: RunContext) -> ModelRegistry | None:
+    """The configured models; of two entries for one model the key of the chosen one counts."""
+    chosen = parsed.models.get(str(parsed.params.get("model")))
+    models = [model for model in parsed.models.values() if model is not chosen]
+    environ = os.environ if context.environ is None else context.environ
+    return registry_of([*models, *([] if chosen is None else [chosen])], environ)
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

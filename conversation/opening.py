@@ -96,7 +96,7 @@ def opening_of(given: Namespace) -> Opening:
         options = _with_file(configured, options)
     demo = options["provider"] is None
     if demo:
-        options["provider"] = _provider(options, os.environ)
+        options["provider"] = provider_for(options, os.environ)
         demo = options["provider"] == DEMO
     _check_own(options)
     host = ConversationHost(ref.project, ref.conversation_id, ref.session_key, options=options)
@@ -137,7 +137,7 @@ def _with_file(configured: ConfiguredModel, options: Mapping[str, Any]) -> dict[
     return from_file | given
 
 
-def _provider(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+def provider_for(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """Who answers when nobody was named. Never a guess that sends a key to an address it is not for."""
     if options.get("base_url"):
         raise InputValidationError(

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 from agent_nodes.errors import InputValidationError
-from conversation.declarations import MESSAGE, ConversationParamDeclaration, param_mistake
+from conversation.declarations import MESSAGE, ConversationParamDeclaration, ParamType, param_mistake
 from conversation.workspace import ConfiguredModel
 
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
@@ -106,9 +106,18 @@ def _how(param: ConversationParamDeclaration) -> str:
     return f"set it with {param.flags[-1]}" if param.flags else "set it"
 
 
-def parse_words(
-    params: Sequence[ConversationParamDeclaration], words: Sequence[str]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+class Flagged(Protocol):
+    """What a command line can set."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def flags(self) -> Sequence[str]: ...
+    @property
+    def type(self) -> ParamType: ...
+
+
+def parse_words(params: Sequence[Flagged], words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The values of flags, which may stand anywhere between the other words, and those. Behind ``--`` every word is one
     of the others. A flag's value is the next word, or stands behind ``=``; a boolean one needs none.
 
@@ -143,7 +152,7 @@ def _is_number(word: str) -> bool:
     return word[1:].replace(".", "", 1).isdigit()
 
 
-def _read(param: ConversationParamDeclaration, flag: str, text: str) -> Any:
+def _read(param: Flagged, flag: str, text: str) -> Any:
     """A word as a value of the parameter's type; an empty one is empty."""
     if text == "":
         return ""

@@ -52,7 +52,7 @@ _PHRASES = (
 
 def command(name: str, *arguments: str) -> str:
     """The command line that calls this program's ``name``, also where the script ``dev`` has started it."""
-    script = os.environ.get("AGENT_NODES_DEV", "")
+    script = os.environ.get("AGENT_NODES_DEV", "") if name != "run" else ""
     called = [script, "run" if name == "ask" else name] if script else ["agent-nodes", name]
     return shlex.join([*called, *arguments])
 

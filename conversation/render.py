@@ -180,7 +180,7 @@ class TextView:
             case "retry":
                 if event.kind == "recovery" and self.resumed:
                     return  # said already, and a sentence may be going on
-                await self._break()
+                await self.aside()
                 await self._notes.line(f"{self._notes.mark} {retry_text(event)}")
                 await self.wait()
             case "context_usage":
@@ -226,7 +226,7 @@ class TextView:
         self._held = len(delta) - len(delta.rstrip("\n"))
         return body
 
-    async def _break(self) -> None:
+    async def aside(self) -> None:
         """Before a line about something else: the text so far is a paragraph that has ended."""
         await self._notes.wipe()
         if self._out.tty:

@@ -6,10 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agent_nodes._aio import AbortSignal
-from conversation.host import ConversationHost
 from conversation.render import Output
 
 if TYPE_CHECKING:
@@ -17,6 +16,13 @@ if TYPE_CHECKING:
 
 STOPPED, UNREAD = 130, 141
 SHUTDOWNS = (143, 129)  # by SIGTERM and SIGHUP
+
+
+class Driver(Protocol):
+    """What runs turns. ``close`` ends it and keeps the turns resumable, ``kill_tools`` works from a signal handler."""
+
+    async def close(self) -> None: ...
+    def kill_tools(self) -> None: ...
 
 
 class Signals:
@@ -29,7 +35,7 @@ class Signals:
 
     def __init__(
         self,
-        host: ConversationHost,
+        host: Driver,
         *outputs: Output,
         interrupt: Callable[[], object] | None = None,
         closing: Callable[[], object] | None = None,

@@ -83,7 +83,7 @@ def test_blocks_that_do_not_run_are_few_and_say_why() -> None:
 
 
 def test_every_block_has_a_language() -> None:
-    known = {*RUN, "text", "mermaid", "json", "toml"}
+    known = {*RUN, "text", "mermaid", "json", "toml", "yaml"}
     assert [fence.where for page in pages() for fence in fences(page) if fence.language not in known] == []
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from agent_nodes import AgentInput
 from agent_nodes.store.inspect import view
 from agent_nodes.store.locate import list_session_files, session_file
 from conversation import ConversationHost
+from tests.docs.markdown import fences
 from tests.prefect.conftest import prefect
 from tests.prefect.test_flows import GUARD, within
 
@@ -181,42 +183,72 @@ async def test_a_tick_that_finds_the_one_before_at_work_ends_in_silence(notes: P
 
 
 @pytest.mark.feature("P03")
-async def test_prefect_yaml_deploys_every_flow_of_the_folder_and_a_worker_runs_them(home: Path, tmp_path: Path) -> None:
+async def test_prefect_yaml_deploys_every_flow_of_the_folder(home: Path, tmp_path: Path) -> None:
     from prefect import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
 
     folder = tmp_path / "flows"
     shutil.copytree(FLOWS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {**os.environ, "PYTHONPATH": str(FLOWS.parent), "PREFECT_WORKER_QUERY_SECONDS": "1"}
-
-    async def call(*arguments: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *prefect("--no-prompt", *arguments),
-            env={**environment, "PWD": str(folder)},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), GUARD)
-        assert process.returncode == 0, out.decode()
-        return out.decode()
-
-    await call("work-pool", "create", "agents", "--type", "process")
-    await call("deploy", "--all")
-    files = {path.stem for path in FLOWS.glob("*.py")}
     async with get_client() as client:
-        found = {each.name: each for each in await client.read_deployments() if each.work_pool_name == "agents"}
-        assert {name.replace("-", "_") for name in found} == files
-        for name, each in found.items():
-            assert each.entrypoint == f"{name.replace('-', '_')}.py:{name.replace('-', '_')}"
-            assert each.pull_steps == [{"prefect.deployments.steps.set_working_directory": {"directory": str(folder)}}]
-        schedules = {
-            name: [getattr(one.schedule, "cron", "") for one in each.schedules] for name, each in found.items()
-        }
-        assert {name: crons for name, crons in schedules.items() if crons} == {"watch-notes": ["*/5 * * * *"]}
-        run = await client.create_flow_run_from_deployment(found["watch-notes"].id)
-        await call("worker", "start", "--pool", "agents", "--run-once")
-        run = await client.read_flow_run(run.id)
-        assert (run.state_name, run.parameters) == ("Completed", {"folder": "notes"})
-    assert json.loads((folder / "notes" / ".watch-notes.json").read_text()).keys() == {"beds.md"}
-    [turn] = turns(session_file("default", "watch-notes", "watcher", home))
-    assert "beans along the fence" in turn.text
+        await client.create_work_pool(WorkPoolCreate(name="agents", type="process"))
+        try:
+            await command(folder, *prefect("--no-prompt", "deploy", "--all"))
+            found = {each.name: each for each in await client.read_deployments() if each.work_pool_name == "agents"}
+        finally:
+            await client.delete_work_pool("agents")
+    assert {name.replace("-", "_") for name in found} == {path.stem for path in FLOWS.glob("*.py")}
+    for name, each in found.items():
+        file = name.replace("-", "_")
+        assert each.entrypoint == f"{file}.py:{file}"
+        assert each.pull_steps == [{"prefect.deployments.steps.set_working_directory": {"directory": str(folder)}}]
+        # What they look at is there.
+        assert all((folder / value).exists() for value in each.parameters.values())
+    crons = [(each.name, getattr(one.schedule, "cron", "")) for each in found.values() for one in each.schedules]
+    assert crons == [("watch-notes", "*/5 * * * *")]
+
+
+@pytest.mark.feature("P03")
+async def test_the_guide_deploys_its_flow_and_a_worker_runs_it(home: Path, tmp_path: Path) -> None:
+    from prefect import get_client
+
+    folder = tmp_path / "garden"
+    folder.mkdir()
+    (folder / "README.md").write_text("Tomatoes go into the south bed.\n")
+    code, yaml, shell = guide()
+    (folder / "watch.py").write_text(code)
+    (folder / "prefect.yaml").write_text(yaml)
+    make_pool, deploy, start_worker = shell.splitlines()
+    async with get_client() as client:
+        try:
+            await command(folder, *make_pool.split())
+            await command(folder, *deploy.split())
+            found = await client.read_deployment_by_name("watch/every-five-minutes")
+            assert [getattr(one.schedule, "cron", "") for one in found.schedules] == ["*/5 * * * *"]
+            run = await client.create_flow_run_from_deployment(found.id)
+            await command(folder, *start_worker.split(), "--run-once")
+            assert (await client.read_flow_run(run.id)).state_name == "Completed"
+        finally:
+            await client.delete_work_pool("agents")
+    assert json.loads((folder / ".seen.json").read_text()).keys() == {"README.md"}
+    [turn] = turns(session_file("default", "garden", "watcher", home))
+    assert "Tomatoes go into the south bed." in turn.text
+
+
+async def command(folder: Path, *arguments: str) -> None:
+    """Run it as a user does, in the folder."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    settings = {"PYTHONPATH": str(FLOWS.parent), "PATH": path, "PWD": str(folder), "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    process = await asyncio.create_subprocess_exec(
+        *arguments, env={**os.environ, **settings}, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), GUARD)
+    assert process.returncode == 0, out.decode()
+
+
+def guide() -> tuple[str, str, str]:
+    """The flow, the prefect.yaml and the commands of the guide."""
+    found = fences(FLOWS.parent / "docs" / "guide" / "schedule.md")
+    [code] = [each.text for each in found if each.text.startswith("# watch.py")]
+    [yaml] = [each.text for each in found if each.language == "yaml"]
+    [shell] = [each.text for each in found if "prefect work-pool" in each.text]
+    return code, yaml, shell

@@ -1,10 +1,11 @@
 """Projects and the watcher as flows that a process of their own serves: checked by the server, killed, scheduled."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from agent_nodes.store.inspect import view
 from agent_nodes.store.locate import session_file
 from tests.fakes import FakeServer, call, text
-from tests.prefect.test_served import ROOT, content, state, until
+
+ROOT = Path(__file__).parents[2]
+GUARD = 120
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
@@ -36,6 +39,30 @@ def serving(log: Path, *command: str, **variables: str) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+async def until(log: Path, look: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        async with asyncio.timeout(GUARD):
+            while not (found := await look()):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"waited {GUARD} s in vain\n{log.read_text()[-4000:]}") from None
+    return found
+
+
+async def state(log: Path, client: Any, run: Any, name: str) -> None:
+    async def look() -> bool:
+        return (await client.read_flow_run(run)).state.name == name
+
+    await until(log, look)
+
+
+async def content(log: Path, path: Path) -> str:
+    async def look() -> str:
+        return path.read_text().strip() if path.exists() else ""
+
+    return await until(log, look)
 
 
 async def deployment(log: Path, client: Any, name: str) -> Any:

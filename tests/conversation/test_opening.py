@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conversation.opening import _provider  # pyright: ignore[reportPrivateUsage]
+from conversation.opening import provider_for
 
 
 @pytest.mark.feature("O01")
@@ -21,4 +21,4 @@ from conversation.opening import _provider  # pyright: ignore[reportPrivateUsage
     ],
 )
 def test_cl_04_the_environment_says_who_answers(environ, provider):
-    assert _provider({}, environ) == provider
+    assert provider_for({}, environ) == provider

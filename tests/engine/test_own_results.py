@@ -13,7 +13,7 @@ import pytest
 from agent_nodes import AgentHost, AgentTool, AgentToolResult, Usage, UsageReport
 from agent_nodes.errors import AgentClosed
 from agent_nodes.messages import ToolResultMessage
-from agent_nodes.nodes.items import read_items
+from agent_nodes.nodes.items import read_turns
 from agent_nodes.runtime import AgentRuntime
 from tests.fakes import FakeServer, call, reply, text
 from tests.support import Outcome, model_of, online, png, scripted, take, tool
@@ -224,7 +224,7 @@ async def test_programs_get_structured_content_and_the_model_the_text(tmp_path: 
         assert agent.read_transcript() == messages
     shown = {
         item["content"]["name"]: item["content"]["result"]
-        for item in read_items(path, "r")
+        for item in read_turns(path, "r")[-1].items
         if item["part_type"] == "tool"
     }
     assert shown == {"look": beds, "draw": [1]}

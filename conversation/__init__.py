@@ -17,10 +17,20 @@ if TYPE_CHECKING:
     from conversation.declarations import TokenUsageDeclaration as TokenUsageDeclaration
     from conversation.declarations import ToolDeclaration as ToolDeclaration
     from conversation.executor import ConversationExecutorDefinition as ConversationExecutorDefinition
+    from conversation.executor import NodeOutput as NodeOutput
     from conversation.executor import RunContext as RunContext
     from conversation.executor import RunReport as RunReport
     from conversation.executor import create_agent_conversation_project as create_agent_conversation_project
     from conversation.executor import define_executor as define_executor
+    from conversation.history import ConversationHistory as ConversationHistory
+    from conversation.history import ConversationSummary as ConversationSummary
+    from conversation.history import HistoryMessage as HistoryMessage
+    from conversation.history import HistoryRun as HistoryRun
+    from conversation.history import export_conversation as export_conversation
+    from conversation.history import list_conversations as list_conversations
+    from conversation.history import read_conversation as read_conversation
+    from conversation.history import remove_conversation as remove_conversation
+    from conversation.history import set_title as set_title
     from conversation.host import ConversationHost as ConversationHost
     from conversation.host import ConversationRun as ConversationRun
     from conversation.host import list_sessions as list_sessions
@@ -35,9 +45,14 @@ if TYPE_CHECKING:
 _HOME = {
     "ConversationDeclaration": "declarations",
     "ConversationExecutorDefinition": "executor",
+    "ConversationHistory": "history",
     "ConversationHost": "host",
     "ConversationParamDeclaration": "declarations",
     "ConversationRun": "host",
+    "ConversationSummary": "history",
+    "HistoryMessage": "history",
+    "HistoryRun": "history",
+    "NodeOutput": "executor",
     "Problem": "structure",
     "ProjectArgs": "params",
     "ProjectStructure": "structure",
@@ -52,17 +67,27 @@ _HOME = {
     "create_agent_project_param_resolver": "agent_executor",
     "define_agent_conversation_executor": "agent_executor",
     "define_executor": "executor",
+    "export_conversation": "history",
+    "list_conversations": "history",
     "list_sessions": "host",
+    "read_conversation": "history",
     "read_session": "host",
     "read_structure": "structure",
+    "remove_conversation": "history",
+    "set_title": "history",
 }
 
 __all__ = [
     "ConversationDeclaration",
     "ConversationExecutorDefinition",
+    "ConversationHistory",
     "ConversationHost",
     "ConversationParamDeclaration",
     "ConversationRun",
+    "ConversationSummary",
+    "HistoryMessage",
+    "HistoryRun",
+    "NodeOutput",
     "Problem",
     "ProjectArgs",
     "ProjectStructure",
@@ -77,9 +102,14 @@ __all__ = [
     "create_agent_project_param_resolver",
     "define_agent_conversation_executor",
     "define_executor",
+    "export_conversation",
+    "list_conversations",
     "list_sessions",
+    "read_conversation",
     "read_session",
     "read_structure",
+    "remove_conversation",
+    "set_title",
 ]
 
 

@@ -21,7 +21,7 @@ from agent_nodes.providers import catalog
 from agent_nodes.providers.base import ModelEntry, ThinkingStyle
 from agent_nodes.store import _sql, storage
 from agent_nodes.tools import base, policy
-from conversation import structure, workspace
+from conversation import declarations, executor, structure, workspace
 from tests.docs.markdown import ROOT, codes, rows
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -193,6 +193,22 @@ def test_every_public_name_stands_somewhere() -> None:
     documents = [path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]]
     text = "\n".join(documents)
     assert [name for name in agent_nodes.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_public_name_of_projects_stands_somewhere() -> None:
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "docs").rglob("*.md")))
+    sessions = {"ConversationHost", "ConversationRun", "list_sessions", "read_session"}  # of hosts, with no guide yet
+    assert [name for name in conversation.__all__ if name not in sessions and not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_field_of_a_project_stands_in_the_guide() -> None:
+    listed = set(codes(GUIDE / "projects.md"))
+    blocks = (declarations.ConversationDeclaration, declarations.TokenUsageDeclaration, declarations.ToolDeclaration)
+    text = (GUIDE / "projects.md").read_text()
+    assert set(declarations.ConversationParamDeclaration.model_fields) <= listed
+    assert [name for block in blocks for name in block.model_fields if f"`{name}" not in text] == []
+    assert {item.name for item in fields(executor.RunContext)} <= listed
+    assert set(inspect.signature(executor.define_executor).parameters) - {"project_type"} <= listed
 
 
 def test_decisions_are_numbered_in_a_row_and_listed() -> None:

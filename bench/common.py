@@ -17,6 +17,7 @@ WORDS = ("alfa ", "beta ", "gama ", "delt ", "epsi ", "zeta ", "etaa ", "thet ")
 DELTA = 5  # characters of each text delta that the fake model sends
 CROWD, CROWD_TURNS = 50, 4  # sessions at the same time, and turns of each
 OPEN = 200  # sessions held open
+PROJECTS = 100  # whose source is read at once
 FILES = 5  # that an open session holds: database, log, index of the log, owner lock, connection
 BY_PROMPT = "prompt"  # the fake model that takes its script from the prompt instead of its name
 

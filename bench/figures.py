@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bench.common import CROWD, CROWD_TURNS, FILES, OPEN
+from bench.common import CROWD, CROWD_TURNS, FILES, OPEN, PROJECTS
 
 OURS, RAW, STEP, PYDANTIC = "ours", "raw", "raw-step", "pydantic"
 MB = 1_000_000
@@ -20,6 +20,7 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     "reopen": (RAW, STEP),
     "crowd": (STEP,),
     "memory": (STEP,),
+    "structure": (),
 }
 
 # How many files a child may have open for it, where those are more than any system allows.
@@ -127,6 +128,13 @@ def memory(taken: Taken) -> Row:
     )
 
 
+def structure(taken: Taken) -> Row:
+    values = [each[OURS]["cpu"] for each in taken.rounds["structure"]]
+    reached = statistics.median(values)
+    title = f"CPU of agent-nodes structure over {PROJECTS} projects"
+    return Row("structure", title, "", "≤ 1 s", f"{reached:.2f} s", spread(values, ".2f"), "", reached <= 1)
+
+
 def modules(taken: Taken) -> Row:
     title = "heavy modules loaded by the import, and by a turn"
     reached = ", ".join(sorted(taken.loaded)) or "none"
@@ -173,6 +181,7 @@ FIGURES = (
     ),
     Figure("memory", ("memory",), memory),
     Figure("disk", ("prepare",), disk),
+    Figure("structure", ("structure",), structure),
 )
 
 # How far the floors lie apart: tells what the disk of this machine costs, and whether it is quiet.

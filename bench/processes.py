@@ -4,6 +4,7 @@ import compileall
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 from urllib.request import ProxyHandler, build_opener
 
-from bench.common import DELTA, FORBIDDEN
+from bench.common import DELTA, FORBIDDEN, PROJECTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("agent_nodes", "conversation", "bench")
@@ -147,6 +148,22 @@ def memory_of(subject: str, address: str, folder: Path) -> float:
         running("-m", "bench.memory", subject, address + "/v1", place) as child,
     ):
         return float(line_of(child))
+
+
+def structure_of(folder: Path) -> float:
+    """CPU seconds of a whole `agent-nodes structure` over many projects, those of this repository again and again."""
+    sources = sorted((ROOT / "projects").glob("*/project.py"))
+    with TemporaryDirectory(dir=folder) as place:
+        for number in range(PROJECTS):
+            (Path(place) / str(number)).mkdir()
+            shutil.copy(sources[number % len(sources)], Path(place) / str(number) / "project.py")
+        with spawn("-m", "conversation.cli", "structure", place) as process:
+            lines = pipe(process.stdout).readlines()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode or len(lines) != PROJECTS:
+        raise RuntimeError(f"{process.args}: status {process.returncode}, {len(lines)} lines")
+    return usage.ru_utime + usage.ru_stime
 
 
 def allow_open_files(count: int) -> None:

@@ -8,13 +8,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import FLOORS, OURS, Taken
-from bench.processes import Worker, cold_start, fake_model, import_of, last_request, memory_of, turn_counts, worker
+from bench.processes import (
+    Worker,
+    cold_start,
+    fake_model,
+    import_of,
+    last_request,
+    memory_of,
+    structure_of,
+    turn_counts,
+    worker,
+)
 
 # A disk that others use too is fast for a while and slow for a while: short turns let all subjects meet both.
 PASSES = 3
-LONG = ("crowd", "memory")  # batches that are long enough by themselves
+LONG = ("crowd", "memory", "structure")  # batches that are long enough by themselves
 COLD = ("cold", "import")  # batches that start a process each time
-ROUNDS = {"memory": 3}  # batches that start one too, but whose numbers are the same each time: so many rounds of them
+# Batches that start one too, but whose numbers are the same each time: so many rounds of them.
+ROUNDS = {"memory": 3, "structure": 3}
+    "memory": 3,
+    "structure": 3,
+}  # batches that start one too, but whose numbers are the same each time: so many rounds of them
 ONCE = ("prepare", "counts")  # batches whose numbers are no times: once is enough
 STORED = ("history", "reopen", "prepare")  # batches that need, or are, the prepared sessions
 
@@ -67,6 +81,8 @@ class Bench:
     def measure(self, batch: str, name: str) -> dict[str, float]:
         if batch == "memory":
             return {"bytes": memory_of(name, self.address, self.folder)}
+        if batch == "structure":
+            return {"cpu": structure_of(self.folder)}
         if batch in COLD:
             return self.measure_start(batch, name)
         numbers = self.workers[name].batch(batch)

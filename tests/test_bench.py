@@ -20,7 +20,7 @@ from bench.figures import FIGURES, OURS, STEP, Row, Taken
 from bench.floor import Floor
 from bench.memory import bytes_a_session, resident
 from bench.ours import FILE, Ours
-from bench.processes import ROOT, fake_model
+from bench.processes import ROOT, fake_model, structure_of
 from bench.worker import Batches
 
 DELTAS = 20
@@ -84,6 +84,11 @@ def test_more_turns_a_second_and_less_memory_are_better() -> None:
     sessions, memory = row("sessions", Taken(rounds)), row("memory", Taken(rounds))
     assert (sessions.target, sessions.reached, sessions.ok) == ("≥ 0.8x", "0.90x", True)
     assert (memory.target, memory.reached, memory.ok) == ("≤ 1 MB more", "2.00 MB (2.50 - 0.50)", False)
+
+
+def test_the_command_is_measured_over_projects_that_it_reads(tmp_path: Path) -> None:
+    assert structure_of(tmp_path) > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_limit_of_open_files_that_is_too_low_is_told_before_anything_runs() -> None:

@@ -26,9 +26,6 @@ LONG = ("crowd", "memory", "structure")  # batches that are long enough by thems
 COLD = ("cold", "import")  # batches that start a process each time
 # Batches that start one too, but whose numbers are the same each time: so many rounds of them.
 ROUNDS = {"memory": 3, "structure": 3}
-    "memory": 3,
-    "structure": 3,
-}  # batches that start one too, but whose numbers are the same each time: so many rounds of them
 ONCE = ("prepare", "counts")  # batches whose numbers are no times: once is enough
 STORED = ("history", "reopen", "prepare")  # batches that need, or are, the prepared sessions
 

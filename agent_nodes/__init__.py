@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from agent_nodes.nodes.output import create_output_node as create_output_node
     from agent_nodes.nodes.output import write_output as write_output
     from agent_nodes.nodes.prefect.blocks import ModelConnection as ModelConnection
+    from agent_nodes.nodes.prefect.tool import prefect_tool as prefect_tool
     from agent_nodes.options import AgentInput as AgentInput
     from agent_nodes.options import AgentOptions as AgentOptions
     from agent_nodes.providers.base import ModelCost as ModelCost
@@ -140,6 +141,7 @@ _HOME = {
     "create_output_node": "nodes.output",
     "memory_storage": "store.storage",
     "parse_input": "nodes.input",
+    "prefect_tool": "nodes.prefect.tool",
     "run_agent": "nodes.agent",
     "sqlite_storage": "store.storage",
     "write_output": "nodes.output",
@@ -189,6 +191,7 @@ __all__ = [
     "create_output_node",
     "memory_storage",
     "parse_input",
+    "prefect_tool",
     "run_agent",
     "sqlite_storage",
     "write_output",

@@ -135,16 +135,21 @@ class AgentNode(Generic[In, Out]):
 
         return submit(self.task, self._value(given, fields), take_place(self.name), wait_for)
 
-    def map(self, values: Iterable[In], *, wait_for: Iterable[Future[Any]] | None = None) -> Futures[Out]:
-        """:meth:`submit` for each of ``values``; the futures come in their order.
+    def map(
+        self, values: Iterable[In], *, limit: int | None = None, wait_for: Iterable[Future[Any]] | None = None
+    ) -> Futures[Out]:
+        """:meth:`submit` for each of ``values``; the futures come in their order. At most ``limit`` of them are at work
+        at a time; while one waits for its place, its task's ``timeout_seconds`` pass.
 
-        An agent node needs a ``session_key`` that differs for each, since a session has one owner at a time.
+        An agent node needs a ``session_key`` that differs for each: calls on one session take turns. Raises
+        :class:`InputValidationError` where the flow's task runner has no threads here that could be held back.
         """
         self._require_flow_run("map")
-        from agent_nodes.nodes.prefect.task import together
+        from agent_nodes.nodes.prefect.task import bounded, together
 
         waited = None if wait_for is None else list(wait_for)
-        return together(self.submit(value, wait_for=waited) for value in values)
+        with bounded(limit):
+            return together(self.submit(value, wait_for=waited) for value in values)
 
     def with_options(self, **options: Unpack[TaskOptions]) -> AgentNode[In, Out]:
         """The same node with other task options. Raises :class:`InputValidationError` naming one that it cannot take:

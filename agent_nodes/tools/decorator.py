@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -87,23 +87,48 @@ def agent_tool(
     local = {} if caller is None else dict(caller.f_locals)  # annotations may name what is defined there only
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        from agent_nodes.tools.signature import read_signature
-
-        read = read_signature(function, name, local)
-        return FunctionTool(
-            name=read.name,
-            description=read.description if description is None else description,
-            parameters=read.parameters,
-            execute=_executor(function, read.values, plain=output_schema is None and read.output is None),
+        return function_tool(
+            function,
+            function,
+            name=name,
+            description=description,
+            local=local,
             prepare_arguments=prepare_arguments,
-            output_schema=read.output if output_schema is None else output_schema,
+            output_schema=output_schema,
             replay=replay,
             execution=execution,
-            function=function,
-            arguments_model=read.model,
         )
 
     return make if function is None else make(function)
+
+
+def function_tool(
+    described: Callable[..., Any],
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    description: str | None,
+    local: Mapping[str, Any],
+    output_schema: Any,
+    called: Callable[..., Any] | None = None,
+    **options: Any,
+) -> FunctionTool[..., Any]:
+    """The tool of ``function``, whose name, docstring and annotations are those of ``described``; a call of the model
+    calls ``called`` in its place, where that is given. ``local``: names that the annotations may use."""
+    from agent_nodes.tools.signature import read_signature
+
+    read = read_signature(described, name, local)
+    plain = output_schema is None and read.output is None
+    return FunctionTool(
+        name=read.name,
+        description=read.description if description is None else description,
+        parameters=read.parameters,
+        execute=_executor(called or function, read.values, plain=plain),
+        output_schema=read.output if output_schema is None else output_schema,
+        function=function,
+        arguments_model=read.model,
+        **options,
+    )
 
 
 def _executor(function: Callable[..., Any], values: Values, *, plain: bool) -> ToolExecute:

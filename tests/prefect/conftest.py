@@ -1,5 +1,6 @@
 """One real Prefect server for the folder, on a free port, with a home copied from one that was migrated once."""
 
+import gc
 import os
 import shutil
 import signal
@@ -91,9 +92,10 @@ def drain() -> None:
 
     from agent_nodes.nodes.prefect.background import background
 
-    background().drain()
+    assert background().close()
     for worker in (APILogWorker, EventsWorker):
         worker.drain_all(timeout=10)
+    gc.collect()  # Prefect leaves sockets to it; here the tests look away
 
 
 def wait_healthy(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:

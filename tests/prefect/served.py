@@ -56,7 +56,7 @@ async def work(base_url: str, notes: str) -> None:
 @flow
 def review(base_url: str) -> None:
     """A plain flow whose one turn is a submitted task: no signal reaches its thread."""
-    create_agent_node(**model(base_url)).submit("review it").result()
+    create_agent_node(permission_policy="auto", **model(base_url)).submit("review it").result()
 
 
 @flow

@@ -22,6 +22,7 @@ from agent_nodes import (
     create_output_node,
 )
 from agent_nodes.errors import ModelError
+from agent_nodes.tools.base import ToolContext
 from tests.fakes import FakeServer, call, error, gate, silent, text
 from tests.prefect.conftest import options
 
@@ -157,6 +158,69 @@ async def test_submitted_and_mapped_calls_give_futures_and_their_events_live(thr
     assert [payload.text for payload in others] == ["re: x", "re: y", "re: z"]
     assert [payload.request_id.rpartition(":")[2] for payload in (first, *others)] == ["0", "1", "2", "3"]
     assert not any(on_main for _, on_main in heard)
+
+
+@pytest.mark.feature("P01")
+async def test_mapped_calls_are_at_work_as_many_at_a_time_as_they_may(threaded: FakeServer) -> None:
+    from prefect import flow
+
+    at_work, most, done = set[str](), list[int](), list[str]()
+    changed = threading.Condition()
+
+    async def meet(_: Any, context: ToolContext) -> str:
+        """With somebody else, as long as there are others."""
+        with changed:
+            at_work.add(context.session_id)
+            most.append(len(at_work))
+            changed.notify_all()
+        await asyncio.to_thread(leave, context.session_id)
+        return "met"
+
+    def leave(session: str) -> None:
+        with changed:
+            changed.wait_for(lambda: len(at_work) == 2 or len(done) >= 4, GUARD)
+            changed.wait(0.05)  # for a third, who should not come
+            at_work.discard(session)
+            done.append(session)
+            changed.notify_all()
+
+    tool = AgentTool(name="meet", description="", parameters={"type": "object"}, execute=meet)
+    threaded.respond(
+        lambda r: text("ok") if r.messages()[-1].results else call("meet", id=f"c{len(threaded.requests)}")
+    )
+    ask = create_agent_node(session_key=lambda given: given.prompt or "", extra_tools=[tool], **options(threaded))
+
+    @flow
+    def fan_out() -> list[AgentOutputPayload]:
+        return ask.map([str(number) for number in range(5)], limit=2).result()
+
+    payloads = await within(GUARD, asyncio.to_thread(fan_out))
+    assert [payload.status for payload in payloads] == ["answered"] * 5
+    assert [payload.request_id.rpartition(":")[2] for payload in payloads] == ["0", "1", "2", "3", "4"]
+    assert max(most) == 2
+    assert len(set(done)) == 5
+
+
+async def test_a_limit_that_cannot_be_kept_is_refused(home: Path) -> None:
+    from prefect import flow
+    from prefect.task_runners import ProcessPoolTaskRunner
+
+    ask = create_agent_node(provider="demo")
+
+    @flow
+    def wrong() -> None:
+        for limit in (0, True, "2"):
+            with pytest.raises(InputValidationError, match="limit: must be a whole number above 0"):
+                ask.map(["x"], limit=limit)  # type: ignore[arg-type]
+
+    @flow(task_runner=ProcessPoolTaskRunner(max_workers=1))  # type: ignore[arg-type]
+    def elsewhere() -> None:
+        with pytest.raises(InputValidationError, match="ProcessPoolTaskRunner runs tasks elsewhere"):
+            ask.map(["x"], limit=2)
+
+    flows: list[Any] = [wrong, elsewhere]
+    for each in flows:
+        await within(GUARD, asyncio.to_thread(each))
 
 
 async def test_a_failed_turn_fails_the_flow_unless_told_otherwise(fake: FakeServer) -> None:

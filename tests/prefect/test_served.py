@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,10 +18,10 @@ from agent_nodes import create_agent
 from agent_nodes.store.inspect import view
 from agent_nodes.store.locate import session_file
 from tests.fakes import FakeServer, call, gate, text
+from tests.prefect.serving import GUARD, ROOT, content, deployment, state, until
+from tests.prefect.serving import serving as serving_process
 from tests.prefect.shown import shown
 
-ROOT = Path(__file__).parents[2]
-GUARD = 120
 CANCEL_SECONDS = 30
 """Prefect's own limit: what has not ended by then is killed."""
 
@@ -45,30 +45,8 @@ class Serving:
 @contextmanager
 def serve(name: str, folder: Path) -> Iterator[Serving]:
     home, log = folder / "home", folder / "serving.log"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "AGENT_NODES_HOME": str(home),
-        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
-    }
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.prefect.served", name],
-            env=environment,
-            cwd=ROOT,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
+    with serving_process(log, "-m", "tests.prefect.served", name, AGENT_NODES_HOME=str(home)) as process:
         yield Serving(process, name, home, log)
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -84,41 +62,9 @@ def model(home: Path) -> Iterator[FakeServer]:
         fake.assert_accepted()
 
 
-async def until(serving: Serving, look: Callable[[], Awaitable[Any]]) -> Any:
-    try:
-        async with asyncio.timeout(GUARD):
-            while not (found := await look()):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"waited {GUARD} s in vain\n{serving.log.read_text()[-4000:]}") from None
-    return found
-
-
-async def deployment(serving: Serving, client: Any, flow: str) -> Any:
-    from prefect.exceptions import ObjectNotFound
-
-    async def look() -> Any:
-        try:
-            return await client.read_deployment_by_name(f"{flow}/{serving.name}")
-        except ObjectNotFound:
-            return None
-
-    return (await until(serving, look)).id
-
-
 async def start(serving: Serving, client: Any, flow: str, **parameters: str) -> Any:
-    found = await deployment(serving, client, flow)
-    return (await client.create_flow_run_from_deployment(found, parameters=parameters)).id
-
-
-async def state(serving: Serving, client: Any, run: Any, *names: str) -> Any:
-    """Wait for one of the states."""
-
-    async def look() -> Any:
-        now = (await client.read_flow_run(run)).state
-        return now if now.name in names else None
-
-    return await until(serving, look)
+    found = await deployment(serving.log, client, f"{flow}/{serving.name}")
+    return (await client.create_flow_run_from_deployment(found.id, parameters=parameters)).id
 
 
 async def cancelled(serving: Serving, client: Any, run: Any) -> None:
@@ -127,14 +73,7 @@ async def cancelled(serving: Serving, client: Any, run: Any) -> None:
 
     await client.set_flow_run_state(run, Cancelling())
     async with asyncio.timeout(CANCEL_SECONDS):
-        await state(serving, client, run, "Cancelled")
-
-
-async def content(serving: Serving, path: Path) -> str:
-    async def look() -> str:
-        return path.read_text().strip() if path.exists() else ""
-
-    return await until(serving, look)
+        await state(serving.log, client, run, "Cancelled")
 
 
 async def stays_aborted(serving: Serving, run: Any, fake: FakeServer) -> None:
@@ -169,13 +108,13 @@ async def test_pr_05_a_flow_run_killed_during_a_tool_meets_the_same_turn_when_it
     hold.touch()
     async with get_client() as client:
         run = await start(serving, client, "shop", base_url=model.v1, ledger=str(ledger), hold=str(hold))
-        process = int(await content(serving, ledger))
+        process = int(await content(serving.log, ledger))
         os.kill(process, signal.SIGKILL)
-        await state(serving, client, run, "Crashed")
+        await state(serving.log, client, run, "Crashed")
         assert len(model.requests) == 2
         hold.unlink()
         await client.set_flow_run_state(run, AwaitingRetry(), force=True)
-        await state(serving, client, run, "Completed")
+        await state(serving.log, client, run, "Completed")
     assert ledger.read_text().split() == [str(process)]
     # The plan was not asked for again, nor the first answer of the purchase; the model heard what happened to its call.
     assert len(model.requests) == 3
@@ -186,17 +125,15 @@ async def test_pr_05_a_flow_run_killed_during_a_tool_meets_the_same_turn_when_it
 
 
 @pytest.mark.feature("P05")
-@pytest.mark.parametrize("flow", ["work", "review"])
 async def test_pr_03_a_cancelling_during_a_model_stream_ends_the_request_and_stops_the_turn(
-    model: FakeServer, serving: Serving, tmp_path: Path, flow: str
+    model: FakeServer, serving: Serving, tmp_path: Path
 ) -> None:
     from prefect import get_client
 
     held = gate()
     model.script(text("half ", "an answer").hold(held, before=1))
-    notes = {"notes": str(tmp_path)} if flow == "work" else {}
     async with get_client() as client:
-        run = await start(serving, client, flow, base_url=model.v1, **notes)
+        run = await start(serving, client, "work", base_url=model.v1, notes=str(tmp_path))
         await held.reached.wait(GUARD)
         await cancelled(serving, client, run)
     await stays_aborted(serving, run, model)
@@ -209,7 +146,7 @@ async def test_pr_03_a_cancelling_during_a_model_stream_ends_the_request_and_sto
 
 
 @pytest.mark.feature("P05")
-async def test_pr_03_b_cancelling_during_a_command_ends_its_processes(
+async def test_pr_03_b_cancelling_during_a_command_of_a_submitted_task_ends_its_processes(
     model: FakeServer, serving: Serving, tmp_path: Path
 ) -> None:
     from prefect import get_client
@@ -217,8 +154,8 @@ async def test_pr_03_b_cancelling_during_a_command_ends_its_processes(
     pidfile = tmp_path / "pid"
     model.script(call("bash", {"command": f"echo $$ > {pidfile}; sleep 60"}, id="c1"))
     async with get_client() as client:
-        run = await start(serving, client, "work", base_url=model.v1, notes=str(tmp_path))
-        command = int(await content(serving, pidfile))
+        run = await start(serving, client, "review", base_url=model.v1)
+        command = int(await content(serving.log, pidfile))
         await cancelled(serving, client, run)
     assert gone(command)
     await stays_aborted(serving, run, model)
@@ -233,7 +170,7 @@ async def test_pr_03_d_cancelling_during_a_tool_in_a_thread_tells_it_and_waits_f
     model.script(call("dawdle", id="c1"))
     async with get_client() as client:
         run = await start(serving, client, "work", base_url=model.v1, notes=str(tmp_path))
-        process = int(await content(serving, tmp_path / "begun"))
+        process = int(await content(serving.log, tmp_path / "begun"))
         await cancelled(serving, client, run)
     assert (tmp_path / "told").exists()
     assert gone(process)
@@ -251,7 +188,7 @@ async def test_a_runner_that_is_shut_down_leaves_the_turn_to_be_gone_on_with(mod
             run = await start(leaving, client, "work", base_url=model.v1, notes=str(tmp_path))
             await held.reached.wait(GUARD)
             leaving.process.send_signal(signal.SIGTERM)
-            ended = await state(leaving, client, run, "Cancelled", "Crashed", "Failed")
+            ended = await state(leaving.log, client, run, "Cancelled", "Crashed", "Failed")
         [turn] = leaving.turns(run)
     assert (turn.status, turn.text) == ("unfinished", "half ")
     assert ended.message != "Flow run was cancelled successfully."
@@ -274,11 +211,11 @@ async def test_pr_01_a_scheduled_run_that_finds_the_last_one_at_work_leaves_its_
             found = ledger.read_text().splitlines() if ledger.exists() else []
             return found if len(found) >= least else []
 
-        return await until(serving, look)
+        return await until(serving.log, look)
 
     client: Any
     async with get_client() as client:
-        found = await deployment(serving, client, "tick")
+        found = (await deployment(serving.log, client, f"tick/{serving.name}")).id
         [schedule] = await client.create_deployment_schedules(
             found,
             [(IntervalSchedule(interval=timedelta(seconds=2)), True)],
@@ -295,7 +232,7 @@ async def test_pr_01_a_scheduled_run_that_finds_the_last_one_at_work_leaves_its_
             runs = [run for run in await client.read_flow_runs() if run.deployment_id == found]
             return runs if all(run.state.is_final() for run in runs) else None
 
-        runs = await until(serving, at_rest)
+        runs = await until(serving.log, at_rest)
     assert all(line.startswith("skipped The session") and "process" in line for line in skipped)
     assert {run.state.name for run in runs} == {"Completed"}
     outcomes = [line.split()[0] for line in ledger.read_text().splitlines()]

@@ -99,6 +99,16 @@ class Background:
         with self._changed:
             return self._changed.wait_for(lambda: not self._jobs and not self._at_work, seconds)
 
+    def close(self, seconds: float = DRAIN_SECONDS) -> bool:
+        """:meth:`drain`, and let the thread end with its connection; whether it has."""
+        self.drain(seconds)
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(seconds)
+        return thread is None or not thread.is_alive()
+
     def _wake(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="agent-nodes-prefect", daemon=True)
@@ -122,7 +132,7 @@ class Background:
         """The next job, or what those who follow want done; None when there has been nothing to do for a while."""
         with self._changed:
             idle = SYSTEM_CLOCK.monotonic() + IDLE_SECONDS
-            while True:
+            while self._thread is threading.current_thread():
                 now = SYSTEM_CLOCK.monotonic()
                 if self._followers and now >= self._tick:
                     self._tick = now + self._tick_seconds
@@ -133,8 +143,9 @@ class Background:
                 left = (self._tick if self._followers else idle) - now
                 if left <= 0:
                     self._thread = None
-                    return None
+                    break
                 self._changed.wait(left)
+            return None
 
     def _do(self, job: Job, api: Api) -> None:
         try:

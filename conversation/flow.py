@@ -123,15 +123,9 @@ def _parameter(param: ConversationParamDeclaration) -> Parameter:
     labels = [f"{choice.value!r}: {choice.label}" for choice in param.choices if choice.label]
     described = "\n".join([param.description, *labels]).strip()
     default: Any = Parameter.empty if param.required and param.default is None else param.default
-    try:
-        return Parameter(
-            param.name, Parameter.KEYWORD_ONLY, default=default, annotation=_told(kind, param.label, described)
-        )
-    except ValueError:
-        raise InputValidationError(
-            f"params: {param.name!r} is a word of the language, and no name of a flow's parameter; give it another",
-            field="params",
-        ) from None
+    return Parameter(
+        param.name, Parameter.KEYWORD_ONLY, default=default, annotation=_told(kind, param.label, described)
+    )
 
 
 def _told(kind: Any, title: str, description: str) -> Any:

@@ -90,7 +90,7 @@ def sorted_as(payload: AgentOutputPayload) -> Sorted | None:
     turn is not."""
     for item in payload.items:
         if item["part_type"] == "tool" and item["status"] == "completed":
-            return Sorted.model_validate_json(item["content"]["result"])
+            return Sorted.model_validate(item["content"]["result"])
     return None
 
 

@@ -74,8 +74,11 @@ def _row(item: JsonObject) -> str:
 def _tool(content: Any, status: str) -> str:
     arguments = json.dumps(content.get("arguments") or {}, ensure_ascii=False, indent=2)
     parts = [f"## Tool {content['name']} ({status})", _fenced(_short(arguments), "json")]
-    if content.get("result"):
-        parts.append(_fenced(_short(str(content["result"]))))
+    result = content.get("result")
+    if isinstance(result, str) or result is None:
+        parts += [_fenced(_short(result))] if result else []
+    else:
+        parts.append(_fenced(_short(json.dumps(result, ensure_ascii=False, indent=2)), "json"))
     return "\n\n".join(parts)
 
 

@@ -123,9 +123,8 @@ def _parameter(param: ConversationParamDeclaration) -> Parameter:
     labels = [f"{choice.value!r}: {choice.label}" for choice in param.choices if choice.label]
     described = "\n".join([param.description, *labels]).strip()
     default: Any = Parameter.empty if param.required and param.default is None else param.default
-    return Parameter(
-        param.name, Parameter.KEYWORD_ONLY, default=default, annotation=_told(kind, param.label, described)
-    )
+    annotation = _told(kind, param.label, described)
+    return Parameter(param.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _told(kind: Any, title: str, description: str) -> Any:

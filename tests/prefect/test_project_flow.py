@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -106,9 +108,20 @@ def test_the_parameters_are_the_projects_with_types_titles_and_choices(home: obj
     assert (found["price"]["type"], found["price"]["default"]) == ("number", 1.5)
 
 
-def test_a_parameter_that_no_function_can_have_is_refused_by_name(home: object) -> None:
-    with pytest.raises(InputValidationError, match=r"params\.0\.name"):
-        define_agent_conversation_executor(provider="demo", params=[{"name": "from"}])
+@pytest.mark.feature("N01", "P03")
+@pytest.mark.parametrize("name", ["assistant", "researcher", "reviewer"])
+def test_a_project_that_comes_with_the_repository_is_found_by_a_worker(
+    name: str, home: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.flows import load_flow_from_entrypoint
+    from prefect.utilities.callables import parameter_schema
+
+    monkeypatch.chdir(Path(__file__).parents[2])
+    flow = load_flow_from_entrypoint(f"projects/{name}/project.py:executor.flow")
+    assert flow.name == name
+    schema = parameter_schema(flow).model_dump()
+    assert schema["required"] == ["message"]
+    assert {"model", "conversation_id"} <= set(schema["properties"])
 
 
 async def test_what_is_set_reaches_the_project_and_what_is_left_out_is_its_own_affair(fake: FakeServer) -> None:
@@ -237,6 +250,21 @@ async def test_a_turn_that_is_skipped_completes_the_run_under_another_name(fake:
         await within(GUARD, refusing("go", conversation_id="beds"))
     held.open()
     assert (await within(GUARD, first)).status == "answered"
+
+
+async def test_a_run_that_waits_for_a_person_completes_under_another_name(fake: FakeServer) -> None:
+    fake.script(text("May I?"))
+
+    async def wait(payload: AgentOutputPayload) -> AgentOutputPayload:
+        return replace(payload, status="waiting")
+
+    workflow = create_agent_conversation_project(name="garden", **options(fake))
+    workflow = workflow.with_node(wait, after=["agent"], before=["output"])
+    flow = define_executor(workflow=workflow, create_input=lambda args, _: create_agent_project_input(args)).flow
+    answer = await within(GUARD, flow("go"))
+    assert (answer.status, answer.text) == ("waiting", "May I?")
+    run = await last_run(flow)
+    assert (run.state_name, run.state.type.value) == ("Waiting", "COMPLETED")
 
 
 @pytest.mark.feature("P03")

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -83,6 +84,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         log.close()
         os.environ.clear()
         os.environ.update(before)
+        # Prefect's clients leave sockets to the garbage collector, whose complaints would fail pytest at its very end.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def drain() -> None:

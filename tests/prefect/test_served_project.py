@@ -48,7 +48,7 @@ async def test_a_served_project_is_checked_by_the_server_and_meets_its_turn_agai
     assert (turn.request_id, turn.prompt, turn.text) == (str(run), "pay", "paid, I think")
 
 
-SERVE = "from watch_notes import watch_notes as w; w.serve('ticking', interval=10, limit=1, parameters={'folder': %r})"
+SERVE = "from watch_notes import watch_notes as w; w.serve('ticking', interval=5, limit=1, parameters={'folder': %r})"
 
 
 @pytest.mark.feature("P03")

@@ -257,13 +257,16 @@ class Workflow:
 
 
 def _for_agent(handed: Any, first: Any) -> AgentInput:
-    """``handed`` as an agent's input. It works where the run works, and changes nothing in a run that is read-only."""
+    """``handed`` as an agent's input. It works where the run works, changes nothing in a run that is read-only, and
+    keeps nothing in one whose history is its host's."""
     given = parse_input(handed)
     if not isinstance(first, AgentInput):
         return given
     kept = {name: getattr(first, name) for name in ("workdir", "allowed_directories") if getattr(given, name) is None}
     if first.permission_policy == "read-only":
         kept["permission_policy"] = "read-only"
+    if first.host_input is not None and given.host_input is None:
+        kept["host_input"] = {"messages": []}
     changes = {name: value for name, value in kept.items() if value is not None}
     return given.model_copy(update=changes) if changes else given
 

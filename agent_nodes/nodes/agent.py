@@ -319,8 +319,11 @@ class _Call:
         turn = await _stored(agent, run.request_id)
         if turn is not None:
             payload.turn_id, payload.usage = turn.id, turn.usage
-        if run.result is not None:
-            payload.text = run.result.text
+        result = run.result
+        if result is not None:
+            payload.text = result.text
+            if turn is None:  # of a host's own history, in no session
+                payload.turn_id, payload.usage = result.turn_id, result.usage
         return payload
 
     def _ended(self, status: AgentTurnStatus, reason: str, code: int, message: str) -> AgentOutputPayload:

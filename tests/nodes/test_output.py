@@ -15,6 +15,7 @@ from agent_nodes import (
     create_output_node,
     write_output,
 )
+from agent_nodes.store.conversations import FILE, read_conversation
 from agent_nodes.store.locate import session_file
 from tests.fakes import FakeServer, call, drop_after, error, reply, text, thinking
 
@@ -120,6 +121,42 @@ async def test_rows_are_read_beside_a_live_owner(fake: FakeServer, model: Option
     async with create_agent(database_path=session_file("default", "c", "agent", home), **model):
         written = await write_output(payload)
     assert short(written.items) == [("text", "completed", {"text": "hello"})]
+
+
+@pytest.mark.feature("N04")
+async def test_the_nodes_alone_write_the_history_too_unless_told_otherwise(
+    fake: FakeServer, model: Options, home: Path
+) -> None:
+    fake.script(text("one"), text("two"))
+    node = create_agent_node(project="shop", conversation_id="c", **model)
+    await write_output(await node("first"), history=False)
+    assert not (home / FILE).exists()
+    await create_output_node()(await node("second"))
+    found = read_conversation("shop", "c")
+    assert found is not None
+    assert [(message.role, message.text) for message in found.messages] == [
+        ("user", "first"),
+        ("assistant", "one"),
+        ("user", "second"),
+        ("assistant", "two"),
+    ]
+
+
+@pytest.mark.feature("N04")
+async def test_a_turn_of_a_hosts_history_is_one_item_also_when_it_failed(
+    fake: FakeServer, model: Options, home: Path
+) -> None:
+    fake.script(drop_after("The total "), error(400, "too many bytes"))
+    payload = await create_agent_node(**model)({"prompt": "Sum it up.", "host_input": {"messages": []}})
+    written = await write_output(payload, output_item_id="sum")
+    assert short(written.items) == [("text", "incomplete", {"text": "The total "})]
+    assert [item["id"] for item in written.items] == ["sum"]
+    assert not home.exists()
+
+
+def test_an_output_node_needs_an_item_id() -> None:
+    with pytest.raises(InputValidationError, match="output_item_id: must not be empty"):
+        create_output_node(output_item_id=" ")
 
 
 @pytest.mark.feature("A10")

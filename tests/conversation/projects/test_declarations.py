@@ -66,6 +66,7 @@ PARAM = {"name": "tone", "flags": ["--tone"]}
         ({"params": [{"name": "Tone"}]}, "params.0.name", "small letters"),
         ({"params": [{"name": "message"}]}, "params.0.name", "always there"),
         ({"params": [{"name": "session"}]}, "params.0.name", "take another name"),
+        ({"params": [{"name": "from"}]}, "params.0.name", "take another name"),
         ({"params": [PARAM, {"name": "tone"}]}, "params.1.name", "already, at params.0"),
         ({"params": [PARAM, {"name": "b", "flags": ["-b", "--tone"]}]}, "params.1.flags.1", "params.0 already"),
         ({"params": [{"name": "a", "flags": ["--a", "--a"]}]}, "params.0.flags.1", "params.0 already"),

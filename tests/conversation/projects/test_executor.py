@@ -149,6 +149,21 @@ async def test_a_host_that_keeps_the_history_gets_one_item_and_nothing_is_writte
     assert not (home / FILE).exists()
 
 
+@pytest.mark.feature("N04", "N07")
+async def test_of_several_agents_none_keeps_what_is_its_hosts(fake: FakeServer, model: Options, home: Path) -> None:
+    fake.script(text("a draft"), text("a better one"))
+    workflow = create_agent_conversation_project(name="pi", **model)
+    workflow = workflow.with_node(create_agent_node("critic", **model), after=["agent"], before=["output"])
+    executor = define_executor(workflow=workflow, create_input=create_agent_project_input)
+    history = {"messages": [{"role": "user", "content": "before"}, {"role": "assistant", "content": "yes"}]}
+    report = await executor.run(["draft it"], RunContext(conversation_id="c", host_input=history))
+    assert [(item["id"], item["content"]["text"]) for item in report.answer.items] == [("agent-answer", "a better one")]
+    assert report.answer.usage.calls == 2
+    assert [len(request.messages_text()) for request in fake.requests] == [3, 1]
+    assert list_session_files() == []
+    assert not (home / FILE).exists()
+
+
 @pytest.mark.feature("N04")
 async def test_the_one_item_is_there_also_where_nothing_was_said(fake: FakeServer, model: Options) -> None:
     fake.script(tools(call("weigh", {}, id="c1")), text(""))

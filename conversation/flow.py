@@ -136,12 +136,15 @@ def _told(kind: Any, title: str, description: str) -> Any:
 def _place(flow: ProjectFlow, executor: ConversationExecutorDefinition) -> tuple[str, str]:
     """The module and the name under which ``flow`` stands in a file: its own name, or the project's."""
     behind: tuple[str, str] | None = None
-    for module in [module for module in list(sys.modules.values()) if getattr(module, "__file__", None)]:
-        for name, value in list(vars(module).items()):
+    # Their dicts alone: asking a module that loads late for a name would load it.
+    for names in [dict(vars(module)) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]:
+        if names.get("__file__") is None:
+            continue
+        for name, value in names.items():
             if value is flow:
-                return module.__name__, name
+                return names["__name__"], name
             if value is executor and executor.flow is flow:
-                behind = behind or (module.__name__, f"{name}.flow")
+                behind = behind or (names["__name__"], f"{name}.flow")
     if behind is None:
         raise InputValidationError(
             "flow: the process that is to run it cannot find it; write `flow = executor.flow` at the module level of "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bench.common import CROWD, CROWD_TURNS, FILES, OPEN, PROJECTS
 
 OURS, RAW, STEP, PYDANTIC = "ours", "raw", "raw-step", "pydantic"
+PLAIN, TASK = "ours, plain", "empty task"
 MB = 1_000_000
 
 # For each batch the floors that run beside ours, round by round.
@@ -21,6 +22,8 @@ FLOORS: Mapping[str, tuple[str, ...]] = {
     "crowd": (STEP,),
     "memory": (STEP,),
     "structure": (),
+    "node": (),
+    "flow": (),
 }
 
 # How many files a child may have open for it, where those are more than any system allows.
@@ -148,6 +151,37 @@ def disk(taken: Taken) -> Row:
     return Row("disk", title, "", f"≤ {limit:,.0f}", f"{reached:,.0f}", "", "", reached <= limit)
 
 
+def of_node(
+    key: str, title: str, floor: str, target: float, reached: Callable[[Mapping[str, float], str], float]
+) -> Figure:
+    """A figure of one batch of the nodes, whose parts were measured side by side in one process. ``reached(numbers,
+    which)`` is of ``""``, the wall time, or ``"-cpu"``."""
+    batch = "flow" if floor == TASK else "node"
+
+    def row(taken: Taken) -> Row:
+        values = [reached(each[OURS], "") for each in taken.rounds[batch]]
+        cpu = statistics.median(reached(each[OURS], "-cpu") for each in taken.rounds[batch])
+        middle = statistics.median(values)
+        form = (f"≤ {target}x", f"{middle:.2f}x", spread(values, ".2f"), f"{cpu:.2f}x")
+        return Row(key, title, floor, *form, middle <= target)
+
+    return Figure(key, (batch,), row)
+
+
+def call_of_node(numbers: Mapping[str, float], which: str) -> float:
+    return numbers[f"node{which}"] / numbers[f"plain{which}"]
+
+
+def added_by_node(numbers: Mapping[str, float], which: str) -> float:
+    return (numbers[f"node{which}"] - numbers[f"plain{which}"]) / numbers[f"task{which}"]
+
+
+def added_to_first(numbers: Mapping[str, float], which: str) -> float:
+    if which:
+        return added_by_node(numbers, which)
+    return (numbers["node-first"] - numbers["plain-first"]) / numbers["task"]
+
+
 def count(key: str, title: str, kind: str) -> Figure:
     def row(taken: Taken) -> Row:
         early, late = taken.counts[kind]
@@ -182,6 +216,9 @@ FIGURES = (
     Figure("memory", ("memory",), memory),
     Figure("disk", ("prepare",), disk),
     Figure("structure", ("structure",), structure),
+    of_node("node", "a node's call, a turn of one delta", PLAIN, 1.1, call_of_node),
+    of_node("flow", "what a node in a flow adds to that turn", TASK, 1.3, added_by_node),
+    of_node("flow-first", "the same to its first text", TASK, 1.3, added_to_first),
 )
 
 # How far the floors lie apart: tells what the disk of this machine costs, and whether it is quiet.

@@ -5,10 +5,12 @@ import json
 import os
 import resource
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,13 +50,13 @@ def compile_packages() -> None:
         compileall.compile_dir(ROOT / package, quiet=1)
 
 
-def spawn(*arguments: str) -> subprocess.Popen[str]:
+def spawn(*arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment() | dict(variables or {}),
         cwd=ROOT,
     )
 
@@ -73,9 +75,9 @@ def pipe(stream: IO[str] | None) -> IO[str]:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """A child that ends when its standard input does."""
-    process = spawn(*arguments)
+    process = spawn(*arguments, variables=variables)
     try:
         yield process
     finally:
@@ -124,6 +126,51 @@ def turn_counts(address: str, folder: Path) -> dict[str, Any]:
 def worker(subject: str, address: str, folder: Path) -> Iterator[Worker]:
     with running("-m", "bench.worker", subject, address + "/v1", str(folder)) as process:
         yield Worker(process)
+
+
+@contextmanager
+def node_worker(address: str, folder: Path, variables: Mapping[str, str]) -> Iterator[Worker]:
+    """The nodes' process (see bench/nodes.py), with more variables in its environment."""
+    folder.mkdir()
+    with running("-m", "bench.nodes", address + "/v1", str(folder), variables=variables) as process:
+        yield Worker(process)
+
+
+@contextmanager
+def prefect_server(folder: Path) -> Iterator[dict[str, str]]:
+    """A Prefect server of its own, new and empty; yields the variables that lead to it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    quiet = {
+        "PREFECT_HOME": str(folder),
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+    command = [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--port", str(port)]
+    process = subprocess.Popen(
+        command, env=environment() | quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        wait_healthy(f"{url}/health", process)
+        yield {**quiet, "PREFECT_API_URL": url, "NO_PROXY": "127.0.0.1"}
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+
+
+def wait_healthy(url: str, process: "subprocess.Popen[bytes]", seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    opener = build_opener(ProxyHandler({}))
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            with opener.open(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"the Prefect server was not there after {seconds:.0f} s (status {process.poll()})")
 
 
 def cold_start(subject: str, address: str, folder: Path) -> Start:

@@ -15,6 +15,8 @@ from bench.processes import (
     import_of,
     last_request,
     memory_of,
+    node_worker,
+    prefect_server,
     structure_of,
     turn_counts,
     worker,
@@ -22,7 +24,8 @@ from bench.processes import (
 
 # A disk that others use too is fast for a while and slow for a while: short turns let all subjects meet both.
 PASSES = 3
-LONG = ("crowd", "memory", "structure")  # batches that are long enough by themselves
+NODES = ("node", "flow")  # batches of the nodes' own process
+LONG = ("crowd", "memory", "structure", *NODES)  # batches that are long enough by themselves
 COLD = ("cold", "import")  # batches that start a process each time
 # Batches that start one too, but whose numbers are the same each time: so many rounds of them.
 ROUNDS = {"memory": 3, "structure": 3}
@@ -40,6 +43,7 @@ class Bench:
         self.address = stack.enter_context(fake_model())
         self.stack = stack
         self.workers: dict[str, Worker] = {}
+        self.nodes: Worker | None = None
         self.requests: dict[str, dict[str, object]] = {}
         self.taken = Taken()
 
@@ -48,7 +52,7 @@ class Bench:
 
     def start(self) -> None:
         """Warm workers, what is taken once, and a first start of every child that is measured cold."""
-        warm = [batch for batch in self.batches if batch not in (*COLD, *ROUNDS, *ONCE)]
+        warm = [batch for batch in self.batches if batch not in (*COLD, *ROUNDS, *ONCE, *NODES)]
         stored = any(batch in STORED for batch in self.batches)
         names = {name for batch in warm for name in self.subjects(batch)} | (set(self.ours) if stored else set())
         for name in sorted(names):
@@ -59,11 +63,21 @@ class Bench:
                 sizes = self.workers[name].batch("prepare")
                 if name == OURS:
                     self.taken.disk = sizes
+        if self.ours and any(batch in NODES for batch in self.batches):
+            self.start_nodes()
         if "counts" in self.batches:
             self.taken.counts = turn_counts(self.address, self.folder / "counts")
         for batch in COLD:
             for name in self.subjects(batch) if batch in self.batches else ():
                 self.measure(batch, name)
+
+    def start_nodes(self) -> None:
+        """Their process, and for flows a server."""
+        variables: dict[str, str] = {}
+        if "flow" in self.batches:
+            progress("starting a Prefect server")
+            variables = self.stack.enter_context(prefect_server(self.folder / "prefect"))
+        self.nodes = self.stack.enter_context(node_worker(self.address, self.folder / "nodes", variables))
 
     def round(self, batch: str, number: int) -> dict[str, dict[str, float]]:
         """A few short batches of each subject, by turns; who begins changes. Their numbers are the batches' means."""
@@ -82,6 +96,9 @@ class Bench:
             return {"cpu": structure_of(self.folder)}
         if batch in COLD:
             return self.measure_start(batch, name)
+        if batch in NODES:
+            assert self.nodes is not None
+            return self.nodes.batch(batch)
         numbers = self.workers[name].batch(batch)
         if batch == "history":
             self.requests[name] = last_request(self.address)

@@ -19,6 +19,7 @@ from bench.counts import counts
 from bench.figures import FIGURES, OURS, STEP, Row, Taken
 from bench.floor import Floor
 from bench.memory import bytes_a_session, resident
+from bench.nodes import Nodes
 from bench.ours import FILE, Ours
 from bench.processes import ROOT, fake_model, structure_of
 from bench.worker import Batches
@@ -42,6 +43,25 @@ def test_a_figure_and_its_floors_are_measured(tmp_path: Path) -> None:
     heading, _, *lines = [line.split("|")[1:-1] for line in child.stdout.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in heading][:4] == ["figure", "floor", "target", "reached"]
     assert [line[0].strip() for line in lines] == ["text turn, 50 deltas", "floor raw-step: text turn"]
+
+
+async def test_a_node_is_measured_beside_a_plain_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_NODES_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("bench.nodes.COUNT", 2)
+    with fake_model() as address:
+        numbers = await Nodes(address + "/v1", tmp_path).batch_node()
+    assert all(numbers[name] > numbers[f"{name}-first"] > 0 < numbers[f"{name}-cpu"] for name in ("plain", "node"))
+
+
+def test_a_node_may_take_a_tenth_more_and_in_a_flow_little_more_than_a_task() -> None:
+    one = {"plain": 10.0, "node": 10.5, "plain-cpu": 4.0, "node-cpu": 5.0}
+    flow = {**one, "task": 0.5, "task-cpu": 0.5, "plain-first": 6.0, "node-first": 6.1}
+    taken = Taken(rounds={"node": [{OURS: one}] * 3, "flow": [{OURS: flow}] * 3})
+    rows = [row(key, taken) for key in ("node", "flow", "flow-first")]
+    assert [each.reached for each in rows] == ["1.05x", "1.00x", "0.20x"]
+    assert [each.cpu for each in rows] == ["1.25x", "2.00x", "2.00x"]
+    assert all(each.ok for each in rows)
+    assert not row("node", Taken(rounds={"node": [{OURS: {**one, "node": 11.1}}]})).ok
 
 
 @pytest.fixture(params=[OURS, STEP])

@@ -23,6 +23,8 @@ from agent_nodes import (
 )
 from agent_nodes.errors import ModelError
 from agent_nodes.tools.base import ToolContext
+from bench.nodes import Nodes
+from bench.processes import fake_model
 from tests.fakes import FakeServer, call, error, gate, silent, text
 from tests.prefect.conftest import options
 
@@ -575,3 +577,16 @@ async def test_a_server_that_does_not_answer_turns_a_cancellation_into_a_shutdow
     await fake.deafen()
     with temporary_settings({PREFECT_API_URL: f"{fake.url}/api"}):
         assert await within(20, run_is_cancelling(run)) is False
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_node_adds_in_a_flow_can_be_measured(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.nodes.COUNT", 1)
+    with fake_model() as address:
+        numbers = await within(GUARD, Nodes(address + "/v1", tmp_path).batch_flow())
+    assert {"task", "plain", "node"} <= set(numbers)
+    assert all(number > 0 for number in numbers.values())

@@ -72,6 +72,7 @@ async def _read(client: Any, run: str) -> Shown:
 @contextmanager
 def logged() -> Iterator[None]:
     """Lines of runs go to the server, as they do by default."""
+    import prefect.main  # noqa: F401  # sets up the logging, whose levels are changed here
     from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
     loggers = [logging.getLogger(name) for name in ("prefect.task_runs", "prefect.flow_runs")]

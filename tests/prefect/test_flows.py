@@ -27,6 +27,7 @@ from bench.nodes import Nodes
 from bench.processes import fake_model
 from tests.fakes import FakeServer, call, error, gate, silent, text
 from tests.prefect.conftest import options
+from tests.prefect.shown import shown
 
 GUARD = 60
 
@@ -552,6 +553,7 @@ async def test_a_shutdown_leaves_the_turn_to_be_gone_on_with(fake: FakeServer, t
     pid = await work.working()
     await ended(running)
     assert not alive(pid)
+    assert (await shown(work.run, lambda now: len(now.events) == 2)).happened == ["started", "paused"]
     fake.script(text("done after all"))
     payload = await work.again()
     assert (payload.status, payload.text, payload.request_id) == (

@@ -197,6 +197,35 @@ async def test_a_retry_a_failure_a_stop_and_a_replay_are_events_of_their_own(fak
     assert found.events[8]["payload"]["detail"] == "enough"
 
 
+@pytest.mark.feature("P03", "P05")
+async def test_a_run_shows_who_waits_for_a_session_and_who_is_left_out(fake: FakeServer) -> None:
+    from prefect import flow
+
+    held = gate()
+    fake.script(text("first").hold(held, before=0), text("second"))
+    waits = create_agent_node(conversation_id="busy", **options(fake))
+    skips = create_agent_node("skips", session_key="agent", conversation_id="busy", on_busy="skip", **options(fake))
+
+    @flow
+    async def talk() -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits(prompt="one", request_id="1"))
+            await held.reached.wait()
+            group.create_task(waits(prompt="two", request_id="2"))
+            assert (await skips(prompt="three", request_id="3")).status == "skipped"
+            await shown(flow_run_id(), lambda now: any(line.startswith("The session is busy") for line in now.lines))
+            held.open()
+        return flow_run_id()
+
+    run = await asyncio.wait_for(talk(), GUARD)
+    found = await shown(run, lambda now: len(now.events) == 5 and len(now.lines) > 6)
+    assert sorted(found.happened) == ["answered", "answered", "skipped", "started", "started"]
+    [waiting] = [line for line in found.lines if line.startswith("The session is busy")]
+    assert "in use in this process" in waiting
+    [skipped] = [event for event in found.events if event["event"].endswith("skipped")]
+    assert skipped["payload"]["reason"] == "session_busy"
+
+
 @pytest.mark.feature("P05")
 async def test_a_call_that_makes_no_turn_is_a_failure_too(fake: FakeServer) -> None:
     from prefect import flow

@@ -56,14 +56,23 @@ class Command:
 def parse(text: str) -> tuple[str, str] | None:
     """The command and what stands behind it, None for a prompt.
 
-    Only the words of commands count, and a word with a slash that stands alone: a prompt may begin with a path.
+    Only the words of commands count, those that are nearly one, and a word with a slash that stands alone: a prompt may
+    begin with a path.
     """
     text = text.strip()
     if "\n" in text or not text.startswith("/"):
         return None
     word, _, rest = text.partition(" ")
     name = word[1:]
-    return (name, rest.strip()) if name in COMMANDS or _LONE.fullmatch(text) else None
+    known = name in COMMANDS or _LONE.fullmatch(text) or (_LONE.fullmatch(word) and _nearly(name))
+    return (name, rest.strip()) if known else None
+
+
+def _nearly(name: str) -> bool:
+    """Whether ``name`` is a slip of the fingers away from a command: a prompt costs a turn."""
+    import difflib
+
+    return bool(difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.75))
 
 
 def choices(talk: Talk, before: str) -> Iterator[tuple[str, str]]:

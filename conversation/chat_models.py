@@ -36,6 +36,8 @@ def choose(opening: Opening, id: str) -> ChosenModel:
 
     Raises ``InputValidationError`` for one that cannot be had.
     """
+    if any(character.isspace() for character in id):
+        raise InputValidationError(f"/model: {id!r} is no id of a model: it holds a blank.")
     entry = next((entry for entry in load_models(Path.cwd()) if entry.id == id), None)
     if entry is not None:
         return _configured(opening, entry)

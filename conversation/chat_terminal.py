@@ -109,8 +109,8 @@ class TerminalFace:
         self._screen.refresh()
 
     def _interrupt(self) -> None:
-        """Ctrl-C: stops the turn; where none runs, takes back what was typed; where that is nothing, leaves if it comes
-        again soon."""
+        """Ctrl-C: stops the turn; where none runs, takes back what was typed or waits; where that is nothing, leaves if
+        it comes again soon."""
         if self._left or (self._stop is not None and self._stop.is_set):
             self._signals.end_at_once(signal.SIGINT)
         again = self._clock.monotonic() - self._armed < AGAIN
@@ -120,7 +120,7 @@ class TerminalFace:
             self._view.stopping()
             return
         self._signals.renew()
-        if again:
+        if again and not self.queue:
             self._status = STOPPED
             self.leave()
         elif self._screen.typed:
@@ -256,7 +256,7 @@ class TerminalFace:
         if waiting and self._stop is None:
             below.append("not sent; Enter sends, Ctrl-C takes back")
         below += [f"with the next prompt: {one_line(picture.path)}" for picture in self.talk.pictures]
-        if self._clock.monotonic() - self._armed < AGAIN and self._stop is None:
+        if self._clock.monotonic() - self._armed < AGAIN and self._stop is None and not waiting:
             below.append(LEAVING)
         unicode = self._screen.unicode
         below = [self._view.paint(fit(line, columns - 1, unicode=unicode), DIM) for line in below]

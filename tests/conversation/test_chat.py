@@ -81,6 +81,8 @@ def test_a_failed_turn_does_not_end_the_others_and_goes_on(chat: Chat, fake: Fak
     ("line", "said"),
     [
         ("/usgae", "There is no command /usgae; did you mean /usage? There are /help, /model, "),
+        ("/modle m-2", "There is no command /modle; did you mean /model? There are /help, /model, "),
+        ("/model m-2 please", "/model: 'm-2 please' is no id of a model: it holds a blank."),
         ("/effort hihg", "/effort: 'hihg' is none of off, minimal, low"),
         ("/show 3", "/show: no tool was called yet."),
         ("/thinking maybe", "/thinking: 'maybe' is neither on nor off."),

@@ -301,6 +301,25 @@ def test_waiting_prompts_can_be_taken_back(seat: Sit, fake: FakeServer) -> None:
     assert prompts(fake) == ["1", "3"]
 
 
+def test_a_second_ctrl_c_takes_back_what_waits_before_one_leaves(seat: Sit, fake: FakeServer) -> None:
+    held = gate()
+    fake.script(text("One.", " More.").hold(held, before=1), text("Three."))
+    chat = seat()
+    chat.until("›")
+    chat.type("1" + ENTER)
+    chat.until("One.")
+    chat.type("2" + ENTER)
+    chat.until("queued: 2")
+    chat.type(CTRL_C)
+    lines = chat.until("not sent; Enter sends, Ctrl-C takes back")
+    assert not any("or Ctrl-D, leaves" in line for line in lines)
+    chat.type(CTRL_C)
+    chat.until("taken back; Up finds it again")
+    chat.type("3" + ENTER)
+    chat.until("Three.")
+    assert prompts(fake) == ["1", "3"]
+
+
 def test_nothing_typed_is_lost_when_a_turn_fails(seat: Sit, fake: FakeServer) -> None:
     held = gate()
     fake.script(error(400, "no such thing").hold(held, before=0), text("Two."))

@@ -25,6 +25,10 @@ class Shown:
     def happened(self) -> list[str]:
         return [event["event"].removeprefix("agent_nodes.turn.") for event in self.events]
 
+    def says(self, start: str) -> bool:
+        """Whether a line begins like that."""
+        return any(line.startswith(start) for line in self.lines)
+
     def data(self, kind: str) -> Any:
         return self.artifacts[kind][-1].data
 

@@ -114,7 +114,7 @@ def create_agent_node(
     project: str | None = None,
     conversation_id: str | None = None,
     raise_on_failure: bool | None = None,
-    connection: Any = None,
+    connection: str | Connection | None = None,
     **create_agent_options: Unpack[AgentOptionsDict],
 ) -> AgentNode[AgentInput | dict[str, Any] | str, AgentOutputPayload]:
     """A node that runs one turn a call; see :func:`run_agent` for what it returns and raises.

@@ -41,7 +41,7 @@ class Connection(Protocol):
         ...
 
 
-def check_connection(given: object, options: Mapping[str, Any]) -> str | Any:
+def check_connection(given: str | Connection | None, options: Mapping[str, Any]) -> str | Connection | None:
     """What ``create_agent_node(connection=...)`` takes: the name of a block or a block.
 
     Raises :class:`InputValidationError` for anything else, and for an option that says the same in another way.

@@ -262,3 +262,6 @@ async def test_the_example_is_a_flow_run_where_there_is_a_server(home: Path, tmp
             run for run in await client.read_flow_runs() if run.parameters == {"question": "What is in this folder?"}
         ]
         assert run.state_name == "Completed"
+    # What the process had still to tell when its flow ended, it told before it was gone.
+    found = await shown(str(run.id), lambda now: len(now.artifacts) == 2 and len(now.events) == 2)
+    assert "notes.md" in found.data("markdown")
